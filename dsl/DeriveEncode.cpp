@@ -280,7 +280,8 @@ std::string whyNotDerivable(const Format &format, int component) {
     return "the value of an element with a remapped code is no product of it, scales, each once, "
            "and literals";
   return "the value is neither a product of the element, scales, each once, and literals, nor "
-         "(element - zero) * scales with the zero as fine as the finest of them nor element * scale "
+         "(element - zero) * scales with the zero as fine as the finest of them nor element * "
+         "scale "
          "+ offset or element * scale - offset in one extent with elements from 0 on";
 }
 

@@ -26,8 +26,7 @@ double magnitudeOf(const Expr &expr, const Format &format, const uint32_t *codes
       return quotient(operand(0) * operand(1), divisor * divisor);
     }
     case Expr::Op::Shl:
-      return std::ldexp(operand(0),
-                        static_cast<int>(evaluate(*expr.operands[1], format, codes)));
+      return std::ldexp(operand(0), static_cast<int>(evaluate(*expr.operands[1], format, codes)));
     default:
       break;
     }

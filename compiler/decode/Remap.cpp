@@ -159,18 +159,15 @@ std::optional<RowNumber> byteNumber(const RowNumber &number, dsl::ElementType op
   return result.plus(RowNumber::of(1536));
 }
 
-// The least power of two at which operands of 8 bits hold all that codes of 4 bits may stand for,
-// and the opposite numbers.
+// The least power of two at which operands of 8 bits hold all that codes of 4 bits may stand for.
 std::optional<int> factorOfBytes(const dsl::Format &format, dsl::ElementType operand) {
   std::optional<std::vector<double>> values = everyValue(format);
   if (format.element().type.bits() != 4 || operand.bits() != 8 || !values)
     return std::nullopt;
   constexpr int mostDoublings = 6;
   for (int log2 = 0; log2 <= mostDoublings; ++log2)
-    if (std::all_of(values->begin(), values->end(), [&](double value) {
-          return exactIn(operand, std::ldexp(value, log2)) &&
-                 exactIn(operand, -std::ldexp(value, log2));
-        }))
+    if (std::all_of(values->begin(), values->end(),
+                    [&](double value) { return exactIn(operand, std::ldexp(value, log2)); }))
       return log2;
   return std::nullopt;
 }
@@ -183,15 +180,15 @@ std::optional<DecodeSequence> remappedOperandBytes(const dsl::Format &format,
   if (!log2)
     return std::nullopt;
   int roundings = 0; // none of numbers times the power of two
-  const std::optional<RowNumber> number = byteNumber(
-      entryOf(remap, format, operand, roundings).times(std::ldexp(1.0, *log2)), operand);
+  const std::optional<RowNumber> number =
+      byteNumber(entryOf(remap, format, operand, roundings).times(std::ldexp(1.0, *log2)), operand);
   if (!number)
     return std::nullopt;
   std::vector<uint32_t> lanes;
   for (uint32_t code = 0; code < 16; ++code)
-    lanes.push_back(code == remap.code ? 0
-                                       : operand.encode(std::ldexp(
-                                             format.element().type.decode(code), *log2)));
+    lanes.push_back(code == remap.code
+                        ? 0
+                        : operand.encode(std::ldexp(format.element().type.decode(code), *log2)));
   DecodeSequence result = tableWithParameter(lanes, operand.bits(), remap.code).sequence;
   for (int half = 0; half < 2; ++half)
     result.params.push_back({DecodeParam::Form::Number, 0, half, *number});
@@ -202,37 +199,34 @@ std::optional<DecodeSequence> remappedOperandBytes(const dsl::Format &format,
 // The same where all that the remapped code stands for, `entry`, are literals of one sign. As many
 // lanes have a sign as have none, if zero of floats has the other one, or numbers of integers are
 // those of which the special one is negative.
-std::optional<DecodeSequence> operandBytesOfOneSign(const dsl::Format &format,
-                                                    dsl::ElementType operand,
-                                                    const RowNumber &entry) {
+std::optional<DecodeSequence>
+operandBytesOfOneSign(const dsl::Format &format, dsl::ElementType operand, const RowNumber &entry) {
   const dsl::Remap &remap = *format.element().remap;
   const std::optional<int> log2 = factorOfBytes(format, operand);
-  const int selector = entry.fewChoices(format);
-  if (!log2 || selector == 0 || entry.terms.size() != remap.entries.size())
+  if (!log2 || entry.isConstant() || entry.terms.size() != remap.entries.size())
     return std::nullopt; // one is 0
   const bool isNegative = entry.terms[0].factor < 0;
-  if (!std::all_of(entry.terms.begin(), entry.terms.end(), [&](const RowNumber::Term &term) {
-        return term.components.empty() && (term.factor < 0) == isNegative;
-      }))
-    return std::nullopt;
   const bool opposite = operand.isInteger() && !isNegative;
   const double factor = std::ldexp(opposite ? -1.0 : 1.0, *log2);
+  if (!std::all_of(entry.terms.begin(), entry.terms.end(), [&](const RowNumber::Term &term) {
+        return term.components.empty() && (term.factor < 0) == isNegative &&
+               exactIn(operand, term.factor * factor);
+      }))
+    return std::nullopt;
   std::vector<uint32_t> lanes;
   for (uint32_t code = 0; code < 16; ++code) {
     const double value = format.element().type.decode(code) * factor;
+    if (code != remap.code && !exactIn(operand, value))
+      return std::nullopt;
     lanes.push_back(operand.encode(value != 0 ? value : isNegative ? 0.0 : -0.0));
   }
-  std::optional<TableDecode> table =
-      pairsWithParameter(lanes, remap.code, isNegative != opposite, true);
+  std::optional<TableDecode> table = pairsWithParameter(lanes, remap.code, isNegative != opposite);
   if (!table)
     return std::nullopt;
   DecodeSequence result = std::move(table->sequence);
   const RowNumber number = *byteNumber(entry.times(factor), operand);
-  using Form = DecodeParam::Form;
   for (int half = 0; half < 2; ++half)
-    result.params.push_back({Form::Choices, 0, half, number});
-  for (int half = 0; half < 2; ++half)
-    result.params.push_back({Form::Places, selector, half, {}});
+    result.params.push_back({DecodeParam::Form::Number, 0, half, number});
   result.log2Factor = *log2;
   result.opposite = opposite;
   return result;
@@ -256,8 +250,8 @@ ScaleSign signOfScale(const dsl::Format &format, int scale, const RowNumber &ent
   for (int bit = 0; bit < chooses.type.bits(); ++bit) {
     bool isSign = true;
     for (int code = 0; code < 1 << chooses.type.bits(); ++code)
-      isSign = isSign && entry.chosen(selector, code ^ 1 << bit) ==
-                             entry.chosen(selector, code).times(-1);
+      isSign = isSign &&
+               entry.chosen(selector, code ^ 1 << bit) == entry.chosen(selector, code).times(-1);
     if (isSign)
       return {selector, bit};
   }

@@ -63,12 +63,11 @@ public:
     return result;
   }
 
-  std::optional<TableDecode> pairsWithParameter(uint32_t code, bool chosen) {
+  std::optional<TableDecode> pairsWithParameter(uint32_t code) {
     parameterCode = static_cast<int>(code);
-    parameterIsChosen = chosen;
     std::optional<TableDecode> result = byPairs();
     if (result)
-      result->sequence.program.params = chosen ? 4 : 2;
+      result->sequence.program.params = 2;
     return result;
   }
 
@@ -354,10 +353,10 @@ TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, int laneBits,
 }
 
 std::optional<TableDecode> pairsWithParameter(const std::vector<uint32_t> &lanes, uint32_t code,
-                                              bool top, bool chosen) {
+                                              bool top) {
   std::vector<uint32_t> known = lanes;
   known[code] = top ? 0x80 : 0;
-  return TableBuilder(known, 8).pairsWithParameter(code, chosen);
+  return TableBuilder(known, 8).pairsWithParameter(code);
 }
 
 TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, bool chosen,

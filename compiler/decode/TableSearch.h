@@ -24,9 +24,9 @@ std::vector<TableDecode> tableDecodes(const std::vector<uint32_t> &lanes, int la
 TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, int laneBits, uint32_t code);
 
 // The same for lanes of 8 bits half of which, the parameter's among them, have their top bit set or
-// clear; none where an odd number has. `top`: the parameter's. `chosen` as below.
+// clear; none where an odd number has. `top`: the parameter's.
 std::optional<TableDecode> pairsWithParameter(const std::vector<uint32_t> &lanes, uint32_t code,
-                                              bool top, bool chosen);
+                                              bool top);
 
 // Codes that stand for offset + slope * byte, of a byte below 128 for each code, for `code` the
 // lowest byte of parameter h; to operands of 16 bits ("f16", "bf16"). `chosen`: for `code` one of

@@ -239,8 +239,7 @@ std::vector<Value> KernelBuilder::pairNumbers() {
 }
 
 int KernelBuilder::selectorOf(ir::NumberOp op) const {
-  return ofWeight(termsOf(op), componentsOf(op.getResult()))
-      .fewChoices(context.gemm.weight);
+  return ofWeight(termsOf(op), componentsOf(op.getResult())).fewChoices(context.gemm.weight);
 }
 
 Value KernelBuilder::pairsOf(ir::NumberOp op, int64_t k, int64_t row, Value slot) {

@@ -1,5 +1,6 @@
 #include "compiler/OnTarget.h"
 
+#include "compiler/Devices.h"
 #include "compiler/ErrorBound.h"
 #include "compiler/Targets.h"
 #include "compiler/decode/ElementCore.h"
@@ -7,6 +8,7 @@
 #include "compiler/plan/ScheduleCandidates.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Expressions.h"
+#include "dsl/Numbers.h"
 #include "dsl/StoredFactors.h"
 #include "dsl/StoredValues.h"
 
@@ -22,17 +24,22 @@ namespace {
 using Scales = dsl::ScheduleDecl::Scales;
 using Roles = dsl::ScheduleDecl::Roles;
 
-// Why no kernel takes the gemm as it is; none: one does.
-std::optional<Diagnostic> problemOf(const dsl::Gemm &gemm, std::string_view target) {
+// With which it is seen whether a gemm has kernels.
+std::vector<Roles> rolesToTry(const dsl::Gemm &gemm, std::string_view target) {
+  if (gemm.schedule.roles)
+    return {*gemm.schedule.roles};
   std::vector<Roles> several = {Roles::Uniform}; // of few rows alone others are no help
   if (targetOf(target).hasWgmma)
     several.push_back(Roles::ImFP);
-  if (gemm.schedule.roles)
-    several = {*gemm.schedule.roles};
+  return several;
+}
+
+// Why no kernel takes the gemm as it is; none: one does.
+std::optional<Diagnostic> problemOf(const dsl::Gemm &gemm, std::string_view target) {
   const auto tables = gemm.schedule.tables.value_or(dsl::ScheduleDecl::Tables::Registers);
   std::optional<Diagnostic> first;
   for (Scales scales : {Scales::Accumulator, Scales::Operand, Scales::Hardware})
-    for (Roles roles : several) {
+    for (Roles roles : rolesToTry(gemm, target)) {
       Result<PlacedGemm> placed = place(gemm, scales, roles, tables, target, nullptr);
       // Where only roles with longer tiles than the blocks take the parts, as other numbers they
       // may have shorter ones. A tile that the user fixes is the user's.
@@ -172,6 +179,63 @@ std::optional<TargetGemm> withValues(const dsl::Gemm &gemm, std::string_view tar
   return std::nullopt;
 }
 
+// The least k along which a weight has scales of its own; 0: it has none.
+int64_t finestGroup(const dsl::Format &weight) {
+  int64_t finest = 0;
+  for (const dsl::Component &component : weight.components)
+    if (component.extent == dsl::Extent::Group && component.host < 0) {
+      const int64_t group = kernelGroup(component.group);
+      finest = finest == 0 ? group : std::min(finest, group);
+    }
+  return finest;
+}
+
+// Activations of codes as exact numbers where that is faster: a weight with groups of an
+// instruction or half of one has the sums of each scaled by CUDA cores, which are too slow for
+// tensor cores of 16 times their throughput (A100, H100, H200). Numbers of 16 bits let the scales
+// be multiplied into the weight, where that rounds nothing and no scale is too large for it.
+std::optional<TargetGemm> asFasterNumbers(const dsl::Gemm &gemm, std::string_view target) {
+  constexpr double slowCudaCores = 16;
+  constexpr int64_t longestGroup = 32;
+  const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
+  if (weight.hasParts() || activation.hasParts() || activation.element().type.bits() > 8 ||
+      gemm.schedule.scales)
+    return std::nullopt;
+  const Result<DeviceModel> device = modelOfTarget(target);
+  const std::optional<double> rho = device ? device->rates.rho("f16") : std::nullopt;
+  if (!rho || *rho < slowCudaCores)
+    return std::nullopt;
+  const int64_t group = finestGroup(weight);
+  auto isLarge = [](const dsl::Component &component) {
+    constexpr int ofF16 = 5;
+    return component.extent == dsl::Extent::Group &&
+           (component.type.bits() > 8 || component.type.exponentBits() > ofF16);
+  };
+  if (group == 0 || group > longestGroup ||
+      std::any_of(weight.components.begin(), weight.components.end(), isLarge))
+    return std::nullopt;
+  for (const char *name : {"f16", "bf16"}) {
+    const dsl::ElementType type = dsl::ElementType::get(name);
+    TargetGemm result{gemm};
+    result.gemm.activation = dsl::valuesAs(type, activation, false);
+    if (!holds(type, digitsOfValues(activation, result.gemm.activation)))
+      continue;
+    for (Roles roles : rolesToTry(gemm, target)) {
+      Result<PlacedGemm> placed = place(
+          result.gemm, Scales::Operand, roles,
+          gemm.schedule.tables.value_or(dsl::ScheduleDecl::Tables::Registers), target, nullptr);
+      if (!placed || !placed->scalesOperand || placed->flushK > 0 ||
+          placed->operandRoundings + placed->decode.roundings > 0)
+        continue;
+      result.reason = "beside codes the sums of every " + std::to_string(group) +
+                      " of k would be scaled, by CUDA cores with 1/" + dsl::printNumber(*rho) +
+                      " of the throughput of tensor cores, which is slower";
+      return result;
+    }
+  }
+  return std::nullopt;
+}
+
 // Of a partition, with those parts as numbers that no kernel takes as codes, or all that can be;
 // none where no kernel takes those parts together.
 std::optional<TargetGemm> withParts(const dsl::Gemm &gemm, std::string_view target, bool all) {
@@ -258,7 +322,7 @@ bool isOfActivation(const Diagnostic &problem, const dsl::Gemm &gemm,
 TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
   std::optional<Diagnostic> problem = problemOf(gemm, target);
   if (!problem)
-    return {gemm};
+    return asFasterNumbers(gemm, target).value_or(TargetGemm{gemm});
   std::optional<dsl::PlainFactors> plain = dsl::plainFactors(gemm.weight);
   dsl::Gemm stored = gemm; // with the weight's scales as numbers
   auto withFactors = [&](TargetGemm found) {
@@ -277,7 +341,7 @@ TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
   if (!found && plain)
     if (std::optional<TargetGemm> both = withNumbers(stored, target)) {
       found = withFactors(*std::move(both));
-      problem = std::move(storedProblem);
+      problem = storedProblem;
     }
   if (!found) { // where it is the weight that no kernel takes, whatever the activation, say that
     TargetGemm plainer = withPlainActivation(gemm);
@@ -287,7 +351,7 @@ TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
   // Of a weight that has no decode as it is, the other way says what is in the way there, too.
   if (!found)
     return problem->id == DiagId::no_decode && storedProblem ? withFactors({stored})
-                                                            : TargetGemm{gemm};
+                                                             : TargetGemm{gemm};
   found->reason = std::move(problem->message);
   return *std::move(found);
 }

@@ -1,5 +1,5 @@
-// A weight's residual: low bits of the weight's own operands where its codes are, products of its own
-// elsewhere.
+// A weight's residual: low bits of the weight's own operands where its codes are, products of its
+// own elsewhere.
 #include "compiler/LayoutMap.h"
 #include "compiler/decode/Extract.h"
 #include "compiler/plan/Placement.h"

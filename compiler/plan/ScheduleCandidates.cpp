@@ -63,8 +63,8 @@ constexpr int64_t mostFittedRows = 4 * Geometry::mostBatch;
 constexpr int64_t leastFittedTile = 3 * Geometry::batchUnit;
 
 // Batch rows of a tile: powers of two, and for warpgroups as many as the fewest tiles, or one more,
-// have each. Whole tiles of 128 leave nothing to gain. Warps or clusters that the user fixes may take
-// more rows than there are.
+// have each. Whole tiles of 128 leave nothing to gain. Warps or clusters that the user fixes may
+// take more rows than there are.
 std::vector<int64_t> batchCandidates(int64_t m, bool uniform, const dsl::ScheduleDecl &schedule) {
   constexpr int64_t most = Geometry::mostBatch, unit = Geometry::batchUnit;
   std::vector<int64_t> result;

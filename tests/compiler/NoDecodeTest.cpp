@@ -1,4 +1,5 @@
 // Why a gemm has no kernel as it is declared, or another one than it says.
+#include "compiler/Devices.h"
 #include "compiler/OnTarget.h"
 #include "tests/compiler/Plans.h"
 
@@ -83,6 +84,49 @@ TEST(OnTarget, DeclaredRolesAreThoseThatWouldBeChosen) {
                       "sm_90a"),
             "tile k = 128 does not fit: it must divide the blocks of 64, each of which is stored "
             "in one format");
+}
+
+// Scales that each instruction's sums would take go into operands of 16 bits where CUDA cores are
+// too slow for them, as the cost model says of devices of these targets, and nothing is rounded.
+TEST(OnTarget, FineGroupsBesideCodesAreMultipliedAsNumbersWhereThatIsFaster) {
+  const std::string formats =
+      "format nv { element: e2m1 block: e4m3 per k[16] tensor: f32 per tensor value = element * "
+      "block * tensor }\n"
+      "format coarse { element: e2m1 block: e4m3 per k[64] value = element * block }\n"
+      "format wide { element: s4 block: f16 per k[16] value = element * block }\n"
+      "format int8 { element: s8 scale: f32 per token value = element * scale }\n"
+      "format grouped { element: s8 scale: f16 per k[128] value = element * scale }\n";
+  auto storedAs = [&](const std::string &weight, const std::string &activation,
+                      const std::string &target, const std::string &schedule = "") {
+    const dsl::Module module =
+        parse(formats + "gemm g { weight: " + weight + " activation: " + activation +
+              " output: f16 " + schedule + " }");
+    const TargetGemm own = onTarget(module.gemms[0], target);
+    EXPECT_EQ(own.roundoff, 0);
+    EXPECT_EQ(own.reason.empty(), own.gemm.activation.element().type.name() == "s8");
+    return std::string(own.gemm.activation.element().type.name());
+  };
+  for (const char *target : {"sm_80", "sm_90a"})
+    EXPECT_EQ(storedAs("nv", "int8", target), "f16");
+  for (const char *target : {"sm_86", "sm_89", "sm_120a"})
+    EXPECT_EQ(storedAs("nv", "int8", target), "s8");
+  EXPECT_EQ(storedAs("coarse", "int8", "sm_90a"), "s8");
+  EXPECT_EQ(storedAs("wide", "int8", "sm_90a"), "s8");  // products are rounded
+  EXPECT_EQ(storedAs("nv", "grouped", "sm_90a"), "s8"); // not exact without its scales
+  EXPECT_EQ(storedAs("nv", "int8", "sm_90a", "schedule { scales: accumulator }"), "s8");
+  const dsl::Module module = parse(formats + "gemm g { weight: nv activation: int8 output: f16 }");
+  EXPECT_EQ(onTarget(module.gemms[0], "sm_90a").reason,
+            "beside codes the sums of every 16 of k would be scaled, by CUDA cores with 1/16 of "
+            "the throughput of tensor cores, which is slower");
+  for (const char *name : {"a100_80g", "h200"})
+    for (int64_t m : {1, 16, 256, 4096}) {
+      const DeviceModel device = modelOf(*shippedDevice(name));
+      const Problem problem{m, 8192, 8192};
+      const dsl::Gemm numbers = onTarget(module.gemms[0], device.target).gemm;
+      EXPECT_LT(plan(numbers, problem, device, nullptr)->predictedMicroseconds,
+                plan(module.gemms[0], problem, device, nullptr)->predictedMicroseconds)
+          << name << " m = " << m;
+    }
 }
 
 } // namespace

@@ -88,10 +88,11 @@ TEST(Derived, LiteralsOfAProductAreTheScales) {
   const std::string elements[] = {"s4", "e2m1", "e4m3", "e2m1 remap 8 to [5, -5] by s"};
   Numbers x = numbers(encodedRows * encodedK, 4);
   for (const std::string &element : elements) {
-    const std::string selector = element.find("remap") == std::string::npos ? "" : " s: u1 per k[32]";
+    const std::string selector =
+        element.find("remap") == std::string::npos ? "" : " s: u1 per k[32]";
     auto of = [&](const std::string &value) {
-      return encoded(declared("format f { element: " + element + " scale: f32 per k[32]" + selector +
-                              " value = " + value + " }"),
+      return encoded(declared("format f { element: " + element + " scale: f32 per k[32]" +
+                              selector + " value = " + value + " }"),
                      x, encodedRows, encodedK);
     };
     const QuantizedMatrix plain = of("element * scale");
@@ -105,9 +106,10 @@ TEST(Derived, LiteralsOfAProductAreTheScales) {
       }
     }
   }
-  EXPECT_FALSE(deriveEncode(*declared("format f { element: s4 scale: f16 per k[32] value = element * "
-                                      "scale * 0 encode { scale = absmax(x) } }"),
-                            1));
+  EXPECT_FALSE(
+      deriveEncode(*declared("format f { element: s4 scale: f16 per k[32] value = element * "
+                             "scale * 0 encode { scale = absmax(x) } }"),
+                   1));
 }
 
 // The derived rules reach both ends of a range, and 0 is exact.
