@@ -152,11 +152,79 @@ bool hasSumsBesideScales(const dsl::Format &weight) {
   return sums && scales;
 }
 
+// The least k along which a weight has scales of its own; 0: it has none.
+int64_t finestGroup(const dsl::Format &weight) {
+  int64_t finest = 0;
+  for (const dsl::Component &component : weight.components)
+    if (component.extent == dsl::Extent::Group && component.host < 0) {
+      const int64_t group = kernelGroup(component.group);
+      finest = finest == 0 ? group : std::min(finest, group);
+    }
+  return finest;
+}
+
+double rhoOf(std::string_view target) {
+  const Result<DeviceModel> device = modelOfTarget(target);
+  return device ? device->rates.rho("f16").value_or(0) : 0;
+}
+
+// Activations without parts as exact numbers beside which a weight's fine scales are multiplied
+// into operands, where that rounds nothing: CUDA cores are too slow to scale the sums of an
+// instruction, or of half of one, for tensor cores of 16 times their throughput (A100, H100, H200).
+std::optional<TargetGemm> withOperandScales(const dsl::Gemm &gemm, std::string_view target) {
+  constexpr double slowCudaCores = 16;
+  constexpr int64_t longestGroup = 32;
+  const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
+  const int64_t group = weight.hasParts() ? 0 : finestGroup(weight);
+  auto isWide = [](const dsl::Component &component) {
+    return component.extent == dsl::Extent::Group && component.type.bits() > 8;
+  };
+  if (group == 0 || group > longestGroup || gemm.schedule.scales || rhoOf(target) < slowCudaCores ||
+      std::any_of(weight.components.begin(), weight.components.end(), isWide))
+    return std::nullopt;
+  for (const char *name : {"f16", "bf16"}) {
+    const dsl::ElementType type = dsl::ElementType::get(name);
+    TargetGemm result{gemm};
+    result.gemm.activation = dsl::valuesAs(type, activation, false);
+    if (!holds(type, digitsOfValues(activation, result.gemm.activation)))
+      continue;
+    for (Roles roles : rolesToTry(gemm, target)) {
+      Result<PlacedGemm> placed = place(
+          result.gemm, Scales::Operand, roles,
+          gemm.schedule.tables.value_or(dsl::ScheduleDecl::Tables::Registers), target, nullptr);
+      if (placed && placed->scalesOperand && placed->flushK == 0 &&
+          placed->operandRoundings + placed->decode.roundings == 0)
+        return result;
+    }
+  }
+  return std::nullopt;
+}
+
+// The same in place of codes that have a kernel, where it is faster: integer sums are converted
+// before they are scaled, and floats have their instruction's k of 32.
+std::optional<TargetGemm> inPlaceOfCodes(const dsl::Gemm &gemm, std::string_view target) {
+  if (gemm.activation.hasParts() || gemm.activation.element().type.bits() > 8)
+    return std::nullopt;
+  constexpr int64_t ofIntegers = 32, ofFloats = 16;
+  const int64_t group = finestGroup(gemm.weight);
+  if (group > (gemm.activation.element().type.isInteger() ? ofIntegers : ofFloats))
+    return std::nullopt;
+  std::optional<TargetGemm> found = withOperandScales(gemm, target);
+  if (found)
+    found->reason = "beside codes the sums of every " + std::to_string(group) +
+                    " of k would be scaled, by CUDA cores with 1/" +
+                    dsl::printNumber(rhoOf(target)) +
+                    " of the throughput of tensor cores, which is slower";
+  return found;
+}
+
 // The activation of `gemm`, without parts, as numbers; none where no kernel takes those either.
 std::optional<TargetGemm> withValues(const dsl::Gemm &gemm, std::string_view target) {
   const dsl::Format &format = gemm.activation;
   if (format.hasParts())
     return std::nullopt;
+  if (std::optional<TargetGemm> exact = withOperandScales(gemm, target))
+    return exact;
   const dsl::ElementType f16 = dsl::ElementType::get("f16"), bf16 = dsl::ElementType::get("bf16");
   const auto types =
       hasSumsBesideScales(gemm.weight) ? std::array{bf16, f16} : std::array{f16, bf16};
@@ -176,63 +244,6 @@ std::optional<TargetGemm> withValues(const dsl::Gemm &gemm, std::string_view tar
       for (dsl::ElementType type : types)
         if (fits(type, keepsGroups, rounds))
           return result;
-  return std::nullopt;
-}
-
-// The least k along which a weight has scales of its own; 0: it has none.
-int64_t finestGroup(const dsl::Format &weight) {
-  int64_t finest = 0;
-  for (const dsl::Component &component : weight.components)
-    if (component.extent == dsl::Extent::Group && component.host < 0) {
-      const int64_t group = kernelGroup(component.group);
-      finest = finest == 0 ? group : std::min(finest, group);
-    }
-  return finest;
-}
-
-// Activations of codes as exact numbers where that is faster: a weight with groups of an
-// instruction or half of one has the sums of each scaled by CUDA cores, which are too slow for
-// tensor cores of 16 times their throughput (A100, H100, H200). Numbers of 16 bits let the scales
-// be multiplied into the weight, where that rounds nothing and no scale is too large for it.
-std::optional<TargetGemm> asFasterNumbers(const dsl::Gemm &gemm, std::string_view target) {
-  constexpr double slowCudaCores = 16;
-  constexpr int64_t longestGroup = 32;
-  const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
-  if (weight.hasParts() || activation.hasParts() || activation.element().type.bits() > 8 ||
-      gemm.schedule.scales)
-    return std::nullopt;
-  const Result<DeviceModel> device = modelOfTarget(target);
-  const std::optional<double> rho = device ? device->rates.rho("f16") : std::nullopt;
-  if (!rho || *rho < slowCudaCores)
-    return std::nullopt;
-  const int64_t group = finestGroup(weight);
-  auto isLarge = [](const dsl::Component &component) {
-    constexpr int ofF16 = 5;
-    return component.extent == dsl::Extent::Group &&
-           (component.type.bits() > 8 || component.type.exponentBits() > ofF16);
-  };
-  if (group == 0 || group > longestGroup ||
-      std::any_of(weight.components.begin(), weight.components.end(), isLarge))
-    return std::nullopt;
-  for (const char *name : {"f16", "bf16"}) {
-    const dsl::ElementType type = dsl::ElementType::get(name);
-    TargetGemm result{gemm};
-    result.gemm.activation = dsl::valuesAs(type, activation, false);
-    if (!holds(type, digitsOfValues(activation, result.gemm.activation)))
-      continue;
-    for (Roles roles : rolesToTry(gemm, target)) {
-      Result<PlacedGemm> placed = place(
-          result.gemm, Scales::Operand, roles,
-          gemm.schedule.tables.value_or(dsl::ScheduleDecl::Tables::Registers), target, nullptr);
-      if (!placed || !placed->scalesOperand || placed->flushK > 0 ||
-          placed->operandRoundings + placed->decode.roundings > 0)
-        continue;
-      result.reason = "beside codes the sums of every " + std::to_string(group) +
-                      " of k would be scaled, by CUDA cores with 1/" + dsl::printNumber(*rho) +
-                      " of the throughput of tensor cores, which is slower";
-      return result;
-    }
-  }
   return std::nullopt;
 }
 
@@ -322,7 +333,7 @@ bool isOfActivation(const Diagnostic &problem, const dsl::Gemm &gemm,
 TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
   std::optional<Diagnostic> problem = problemOf(gemm, target);
   if (!problem)
-    return asFasterNumbers(gemm, target).value_or(TargetGemm{gemm});
+    return inPlaceOfCodes(gemm, target).value_or(TargetGemm{gemm});
   std::optional<dsl::PlainFactors> plain = dsl::plainFactors(gemm.weight);
   dsl::Gemm stored = gemm; // with the weight's scales as numbers
   auto withFactors = [&](TargetGemm found) {

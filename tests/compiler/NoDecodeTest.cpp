@@ -94,6 +94,8 @@ TEST(OnTarget, FineGroupsBesideCodesAreMultipliedAsNumbersWhereThatIsFaster) {
       "block * tensor }\n"
       "format coarse { element: e2m1 block: e4m3 per k[64] value = element * block }\n"
       "format wide { element: s4 block: f16 per k[16] value = element * block }\n"
+      "format mx { element: e2m1 block: e8m0 per k[32] value = element * block }\n"
+      "format fp8 { element: e4m3 scale: f32 per token value = element * scale }\n"
       "format int8 { element: s8 scale: f32 per token value = element * scale }\n"
       "format grouped { element: s8 scale: f16 per k[128] value = element * scale }\n";
   auto storedAs = [&](const std::string &weight, const std::string &activation,
@@ -103,7 +105,8 @@ TEST(OnTarget, FineGroupsBesideCodesAreMultipliedAsNumbersWhereThatIsFaster) {
               " output: f16 " + schedule + " }");
     const TargetGemm own = onTarget(module.gemms[0], target);
     EXPECT_EQ(own.roundoff, 0);
-    EXPECT_EQ(own.reason.empty(), own.gemm.activation.element().type.name() == "s8");
+    EXPECT_EQ(own.reason.empty(),
+              own.gemm.activation.element().type == module.gemms[0].activation.element().type);
     return std::string(own.gemm.activation.element().type.name());
   };
   for (const char *target : {"sm_80", "sm_90a"})
@@ -111,10 +114,15 @@ TEST(OnTarget, FineGroupsBesideCodesAreMultipliedAsNumbersWhereThatIsFaster) {
   for (const char *target : {"sm_86", "sm_89", "sm_120a"})
     EXPECT_EQ(storedAs("nv", "int8", target), "s8");
   EXPECT_EQ(storedAs("coarse", "int8", "sm_90a"), "s8");
+  EXPECT_EQ(storedAs("mx", "int8", "sm_90a"), "bf16");
+  EXPECT_EQ(storedAs("nv", "fp8", "sm_90a"), "f16");
+  EXPECT_EQ(storedAs("mx", "fp8", "sm_90a"), "e4m3");   // sums are floats
+  EXPECT_EQ(storedAs("mx", "fp8", "sm_80"), "bf16");    // which has no such instruction
   EXPECT_EQ(storedAs("wide", "int8", "sm_90a"), "s8");  // products are rounded
   EXPECT_EQ(storedAs("nv", "grouped", "sm_90a"), "s8"); // not exact without its scales
   EXPECT_EQ(storedAs("nv", "int8", "sm_90a", "schedule { scales: accumulator }"), "s8");
-  const dsl::Module module = parse(formats + "gemm g { weight: nv activation: int8 output: f16 }");
+  const dsl::Module module = parse(formats + "gemm g { weight: nv activation: int8 output: f16 }\n"
+                                             "gemm h { weight: mx activation: int8 output: f16 }");
   EXPECT_EQ(onTarget(module.gemms[0], "sm_90a").reason,
             "beside codes the sums of every 16 of k would be scaled, by CUDA cores with 1/16 of "
             "the throughput of tensor cores, which is slower");
@@ -122,10 +130,11 @@ TEST(OnTarget, FineGroupsBesideCodesAreMultipliedAsNumbersWhereThatIsFaster) {
     for (int64_t m : {1, 16, 256, 4096}) {
       const DeviceModel device = modelOf(*shippedDevice(name));
       const Problem problem{m, 8192, 8192};
-      const dsl::Gemm numbers = onTarget(module.gemms[0], device.target).gemm;
-      EXPECT_LT(plan(numbers, problem, device, nullptr)->predictedMicroseconds,
-                plan(module.gemms[0], problem, device, nullptr)->predictedMicroseconds)
-          << name << " m = " << m;
+      for (const dsl::Gemm &codes : module.gemms)
+        EXPECT_LT(plan(onTarget(codes, device.target).gemm, problem, device, nullptr)
+                      ->predictedMicroseconds,
+                  plan(codes, problem, device, nullptr)->predictedMicroseconds)
+            << name << " m = " << m;
     }
 }
 
