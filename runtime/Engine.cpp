@@ -5,32 +5,12 @@
 #include "compiler/Parallel.h"
 #include "dsl/Findings.h"
 #include "runtime/Misfit.h"
-#include "runtime/QuantizerSource.h"
+#include "runtime/QuantizerOfGemm.h"
 
 #include <algorithm>
-#include <chrono>
-#include <future>
-#include <system_error>
 
 namespace rho {
 namespace {
-
-// What a quantizer depends on.
-std::string storedAs(const dsl::Format &format, const compiler::ActivationLayout &layout) {
-  std::string text = std::to_string(layout.elementBits) + " bits, words of " +
-                     std::to_string(layout.groupsPerWord) + ", columns";
-  for (uint8_t bit : layout.columnBits)
-    text += " " + std::to_string(bit);
-  text += ", " + print(format);
-  for (size_t part = 0; part < layout.parts.size(); ++part)
-    text += storedAs(*format.partition->parts[part].format, layout.parts[part]);
-  return text;
-}
-
-void warnOf(const Quantizer &quantizer, CompileReport &report) {
-  if (!quantizer.warning.empty())
-    report.warnings.push_back(quantizer.warning);
-}
 
 // Of a gemm that was there already: what the kernel is, not how it once came about.
 CompileReport fromMemory(const Prepared &built) {
@@ -215,8 +195,6 @@ static void nameWeightLayout(Prepared &prepared) {
 
 namespace {
 
-using QuantizerResult = Result<std::shared_ptr<const Quantizer>>;
-
 WantedKernel wantedKernel(const Engine::Impl &engine, const dsl::Gemm &gemm,
                           const compiler::Plan &plan, const SourceMap *sources) {
   WantedKernel wanted;
@@ -236,63 +214,6 @@ WantedKernel wantedKernel(const Engine::Impl &engine, const dsl::Gemm &gemm,
   };
   return wanted;
 }
-
-// The quantizer of a gemm's activations. NVRTC takes as long as all of the kernel, so it is made
-// beside that where its layout can be foreseen.
-class QuantizerOfGemm {
-public:
-  QuantizerOfGemm(Engine::Impl &engine, const dsl::Format &declared,
-                  const compiler::TargetGemm &target)
-      : engine(engine), declared(declared), stored(target.gemm.activation),
-        declaredText(target.reason.empty() ? "" : dsl::printWithParts(declared)) {}
-
-  void begin(int64_t k, const compiler::Plan &plan) {
-    // The layout of a partition only the kernel knows.
-    if (engine.backend->emulated() || stored.partition || dsl::ThreadLimit::most() == 1)
-      return;
-    const bool words = plan.groupScales == dsl::ScheduleDecl::Scales::Hardware;
-    foreseen = {.k = k,
-                .elementBits = dsl::ElementType::get(plan.mmaType).bits(),
-                .groupsPerWord = words ? compiler::ActivationLayout::blocksPerWord : 1};
-    try {
-      pending = std::async(std::launch::async, [this] { return make(foreseen); });
-    } catch (const std::system_error &) {
-      pending = {}; // no thread to be had: finish() makes it
-    }
-  }
-
-  QuantizerResult finish(const compiler::ActivationLayout &layout, CompileReport &report) {
-    const bool begun = pending.valid();
-    QuantizerResult made = begun ? pending.get() : make(layout);
-    if (begun && storedAs(stored, foreseen) != storedAs(stored, layout))
-      made = make(layout);
-    if (!made)
-      return made;
-    report.stages.push_back({"quantizer", milliseconds});
-    report.warnings.insert(report.warnings.end(), warnings.begin(), warnings.end());
-    warnOf(**made, report);
-    return made;
-  }
-
-private:
-  QuantizerResult make(const compiler::ActivationLayout &layout) {
-    Stopwatch watch;
-    auto format = std::make_shared<const dsl::Format>(declared);
-    QuantizerResult made = engine.quantizers.get(declaredText + storedAs(stored, layout), [&] {
-      return engine.backend->makeQuantizer(format, stored, layout, engine.disk, warnings);
-    });
-    milliseconds = watch.lap();
-    return made;
-  }
-
-  Engine::Impl &engine;
-  const dsl::Format &declared, &stored;
-  const std::string declaredText; // where it is stored as another
-  compiler::ActivationLayout foreseen;
-  cache::Warnings warnings;
-  double milliseconds = 0;
-  std::future<QuantizerResult> pending; // the last, so that its thread ends before the rest does
-};
 
 } // namespace
 

@@ -1,6 +1,7 @@
 #include "runtime/tool/Operands.h"
 
 #include "dsl/StoredValues.h"
+#include "kernels/TensorHeader.h"
 #include "runtime/Kernel.h"
 #include "runtime/Scalar.h"
 #include "runtime/tool/Inputs.h"

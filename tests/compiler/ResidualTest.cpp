@@ -20,6 +20,10 @@ constexpr const char *groups = "element: s4 scale: f16 per k[128] value = elemen
 constexpr const char *nvfp4 =
     "element: e2m1 block: e4m3 per k[16] all: f32 per tensor value = element * block * all";
 
+constexpr const char *positive =
+    "element: e2m1 remap 8 to [5, 8] by s scale: f16 per k[128] s: u1 per k[128] "
+    "value = element * scale";
+
 // More formats of residuals.
 constexpr const char *rests = R"(
 format rest8 { element: s8 scale: f16 per channel value = element * scale }
@@ -28,6 +32,7 @@ format rest4_g32 { element: s4 scale: f16 per k[32] value = element * scale }
 format rest4_rows { element: s4 scale: f16 per n[16] k[64] value = element * scale }
 format rest_asym { element: u4 scale: f16 per k[64] zero: u8 per k[64] value = (element - zero) * scale }
 format rest_over { element: s4 scale: f16 per channel value = element / scale encode { scale = 7 / absmax(x) } }
+format rest_positive { element: e2m1 remap 8 to [5, 8] by s scale: f16 per k[128] s: u1 per k[128] value = element * scale }
 format x8_g128 { element: s8 scale: f16 per k[128] value = element * scale }
 )";
 
@@ -75,6 +80,10 @@ constexpr ResidualOperands residualOperands[] = {
     {"NVFP4_rest", integers, "nvfp4 per n[16] k[64] budget 30%", "f16"},
     {"RaZeR_rest", groups, "razer_g16 per n[16] k[64] budget 30%", "f16"},
     {"RaZeR_rest_s8", integers, "razer_g128 per n[32] k[128] budget 30%", "int8_token"},
+    // Operands of s8 are the opposite numbers of one, and not of the other.
+    {"Positive_base", positive, "int4_channel per n[16] k[64] budget 30%", "int8_token"},
+    {"Positive_rest", groups, "rest_positive per n[16] k[128] budget 30%", "int8_token"},
+    {"Positive_base_fp8", positive, "int4_channel per n[16] k[64] budget 30%", "fp8_token"},
     {"Quotient_rest", groups, "rest_over per n[16] k[64] budget 30%", "bf16"},
 };
 
