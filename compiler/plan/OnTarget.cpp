@@ -186,8 +186,10 @@ std::optional<TargetGemm> withOperandScales(const dsl::Gemm &gemm, std::string_v
     const dsl::ElementType type = dsl::ElementType::get(name);
     TargetGemm result{gemm};
     result.gemm.activation = dsl::valuesAs(type, activation, false);
-    if (!holds(type, digitsOfValues(activation, result.gemm.activation)))
+    const Digits digits = digitsOfValues(activation, result.gemm.activation);
+    if (!holds(type, digits))
       continue;
+    result.saturates = !(digits.largest <= type.maxFinite());
     for (Roles roles : rolesToTry(gemm, target)) {
       Result<PlacedGemm> placed = place(
           result.gemm, Scales::Operand, roles,
@@ -210,6 +212,8 @@ std::optional<TargetGemm> inPlaceOfCodes(const dsl::Gemm &gemm, std::string_view
   if (group > (gemm.activation.element().type.isInteger() ? ofIntegers : ofFloats))
     return std::nullopt;
   std::optional<TargetGemm> found = withOperandScales(gemm, target);
+  if (found && found->saturates)
+    return std::nullopt;
   if (found)
     found->reason = "beside codes the sums of every " + std::to_string(group) +
                     " of k would be scaled, by CUDA cores with 1/" +

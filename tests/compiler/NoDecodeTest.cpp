@@ -95,6 +95,7 @@ TEST(OnTarget, FineGroupsBesideCodesAreMultipliedAsNumbersWhereThatIsFaster) {
       "format coarse { element: e2m1 block: e4m3 per k[64] value = element * block }\n"
       "format wide { element: s4 block: f16 per k[16] value = element * block }\n"
       "format mx { element: e2m1 block: e8m0 per k[32] value = element * block }\n"
+      "format mx8 { element: e4m3 scale: e8m0 per k[32] value = element * scale }\n"
       "format fp8 { element: e4m3 scale: f32 per token value = element * scale }\n"
       "format int8 { element: s8 scale: f32 per token value = element * scale }\n"
       "format grouped { element: s8 scale: f16 per k[128] value = element * scale }\n";
@@ -120,6 +121,11 @@ TEST(OnTarget, FineGroupsBesideCodesAreMultipliedAsNumbersWhereThatIsFaster) {
   EXPECT_EQ(storedAs("mx", "fp8", "sm_80"), "bf16");    // which has no such instruction
   EXPECT_EQ(storedAs("wide", "int8", "sm_90a"), "s8");  // products are rounded
   EXPECT_EQ(storedAs("nv", "grouped", "sm_90a"), "s8"); // not exact without its scales
+  // Numbers beyond those of bf16 stay codes, and saturate where codes have no kernel.
+  EXPECT_EQ(storedAs("nv", "mx8", "sm_90a"), "e4m3");
+  const dsl::Module blocks = parse(formats + "gemm g { weight: mx activation: mx8 output: f16 }");
+  EXPECT_EQ(onTarget(blocks.gemms[0], "sm_80").gemm.activation.element().type.name(), "bf16");
+  EXPECT_TRUE(onTarget(blocks.gemms[0], "sm_80").saturates);
   EXPECT_EQ(storedAs("nv", "int8", "sm_90a", "schedule { scales: accumulator }"), "s8");
   const dsl::Module module = parse(formats + "gemm g { weight: nv activation: int8 output: f16 }\n"
                                              "gemm h { weight: mx activation: int8 output: f16 }");
