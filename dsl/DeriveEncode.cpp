@@ -79,8 +79,7 @@ Product productIn(const Format &format) {
       product.literal *= numberOf(*factor);
     else if (!countFactors(*factor, counts))
       return {};
-  const bool isNumber = std::isfinite(product.literal) && product.literal != 0;
-  if (!isNumber || std::any_of(counts.begin(), counts.end(), [](int count) { return count > 1; }))
+  if (std::any_of(counts.begin(), counts.end(), [](int count) { return count > 1; }))
     return {};
   product.factors.assign(counts.begin(), counts.end());
   return product;
@@ -88,24 +87,17 @@ Product productIn(const Format &format) {
 
 } // namespace
 
-static bool isProduct(const Expr &value, const Format &format) {
+bool isProduct(const Format &format) {
   std::vector<int> counts(format.components.size(), 0);
-  return !format.element().remap && countFactors(value, counts) &&
+  return !format.element().remap && countFactors(*format.value, counts) &&
          std::all_of(counts.begin(), counts.end(), [](int count) { return count == 1; });
 }
-bool isProduct(const Format &format) { return isProduct(*format.value, format); }
 
 std::optional<double> literalFactor(const Format &format) {
-  double all = 1;
-  std::vector<ExprPtr> others;
-  for (ExprPtr &factor : factorsOf(format.value)) {
-    if (isLiteral(*factor))
-      all *= numberOf(*factor);
-    else
-      others.push_back(std::move(factor));
-  }
-  ExprPtr rest = productOf(others);
-  return rest && isProduct(*rest, format) ? std::optional(all) : std::nullopt;
+  const auto [factors, literal] = productIn(format);
+  const bool isWhole = !factors.empty() && !format.element().remap &&
+                       std::find(factors.begin(), factors.end(), false) == factors.end();
+  return isWhole ? std::optional(literal) : std::nullopt;
 }
 
 std::optional<double> literalDivisor(const Format &format) {
@@ -256,7 +248,7 @@ ExprPtr deriveEncode(const Format &format, int component) {
   auto self = static_cast<size_t>(component);
   if (isSelector(format, component, factors))
     return deriveSelector(format.components[self].type);
-  if (!factors.empty() && factors[self]) {
+  if (!factors.empty() && factors[self] && std::isfinite(literal) && literal != 0) {
     ExprPtr rule = divide(reduce(Expr::Reduction::Absmax, overCoarser(format, component, factors)),
                           constant(largestElement(format.element().type) * std::abs(literal)));
     return shareOfScale(format, component, rule, factors);
@@ -281,8 +273,7 @@ std::string whyNotDerivable(const Format &format, int component) {
            "and literals";
   return "the value is neither a product of the element, scales, each once, and literals, nor "
          "(element - zero) * scales with the zero as fine as the finest of them nor element * "
-         "scale "
-         "+ offset or element * scale - offset in one extent with elements from 0 on";
+         "scale + offset or element * scale - offset in one extent with elements from 0 on";
 }
 
 static bool isNeverNegative(const Format &format, const Expr &rule) {

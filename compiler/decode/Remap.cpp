@@ -122,6 +122,13 @@ std::optional<DecodeSequence> remappedBytes(const dsl::Format &format, std::stri
   return std::nullopt;
 }
 
+// The sequence whose parameters are a number of each row half.
+DecodeSequence ofRows(DecodeSequence sequence, const RowNumber &number) {
+  for (int half = 0; half < 2; ++half)
+    sequence.params.push_back({DecodeParam::Form::Number, 0, half, number});
+  return sequence;
+}
+
 // 16 codes by tables of bytes, of which the remapped code's are a row's own. None where other codes
 // are not exact.
 std::optional<DecodeSequence> remappedTable(const dsl::Format &format, dsl::ElementType operand) {
@@ -138,9 +145,8 @@ std::optional<DecodeSequence> remappedTable(const dsl::Format &format, dsl::Elem
     if (code != remap.code && operand.decode(lanes.back()) != value)
       return std::nullopt;
   }
-  DecodeSequence result = tableWithParameter(lanes, operand.bits(), remap.code).sequence;
-  for (int half = 0; half < 2; ++half)
-    result.params.push_back({DecodeParam::Form::Number, 0, half, entry});
+  DecodeSequence result =
+      ofRows(tableWithParameter(lanes, operand.bits(), remap.code).sequence, entry);
   result.roundings = roundings;
   return result;
 }
@@ -172,16 +178,15 @@ std::optional<int> factorOfBytes(const dsl::Format &format, dsl::ElementType ope
   return std::nullopt;
 }
 
-// 16 codes to operands of 8 bits that hold all of their numbers.
-std::optional<DecodeSequence> remappedOperandBytes(const dsl::Format &format,
-                                                   dsl::ElementType operand) {
+// 16 codes to operands of 8 bits that hold all of their numbers. `entry`: what the remapped code
+// stands for.
+std::optional<DecodeSequence>
+remappedOperandBytes(const dsl::Format &format, dsl::ElementType operand, const RowNumber &entry) {
   const dsl::Remap &remap = *format.element().remap;
   const std::optional<int> log2 = factorOfBytes(format, operand);
   if (!log2)
     return std::nullopt;
-  int roundings = 0; // none of numbers times the power of two
-  const std::optional<RowNumber> number =
-      byteNumber(entryOf(remap, format, operand, roundings).times(std::ldexp(1.0, *log2)), operand);
+  const std::optional<RowNumber> number = byteNumber(entry.times(std::ldexp(1.0, *log2)), operand);
   if (!number)
     return std::nullopt;
   std::vector<uint32_t> lanes;
@@ -189,14 +194,13 @@ std::optional<DecodeSequence> remappedOperandBytes(const dsl::Format &format,
     lanes.push_back(code == remap.code
                         ? 0
                         : operand.encode(std::ldexp(format.element().type.decode(code), *log2)));
-  DecodeSequence result = tableWithParameter(lanes, operand.bits(), remap.code).sequence;
-  for (int half = 0; half < 2; ++half)
-    result.params.push_back({DecodeParam::Form::Number, 0, half, *number});
+  DecodeSequence result =
+      ofRows(tableWithParameter(lanes, operand.bits(), remap.code).sequence, *number);
   result.log2Factor = *log2;
   return result;
 }
 
-// The same where all that the remapped code stands for, `entry`, are literals of one sign. As many
+// The same where `entry` is literals of one sign. As many
 // lanes have a sign as have none, if zero of floats has the other one, or numbers of integers are
 // those of which the special one is negative.
 std::optional<DecodeSequence>
@@ -223,10 +227,8 @@ operandBytesOfOneSign(const dsl::Format &format, dsl::ElementType operand, const
   std::optional<TableDecode> table = pairsWithParameter(lanes, remap.code, isNegative != opposite);
   if (!table)
     return std::nullopt;
-  DecodeSequence result = std::move(table->sequence);
-  const RowNumber number = *byteNumber(entry.times(factor), operand);
-  for (int half = 0; half < 2; ++half)
-    result.params.push_back({DecodeParam::Form::Number, 0, half, number});
+  DecodeSequence result =
+      ofRows(std::move(table->sequence), *byteNumber(entry.times(factor), operand));
   result.log2Factor = *log2;
   result.opposite = opposite;
   return result;
@@ -329,12 +331,11 @@ std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::str
     return byBytes;
   if (std::optional<DecodeSequence> byTable = remappedTable(format, operand))
     return byTable;
-  int roundings = 0;
-  const RowNumber entries = entryOf(remap, format, operand, roundings);
-  if (std::optional<DecodeSequence> ofOneSign = operandBytesOfOneSign(format, operand, entries))
-    return ofOneSign;
-  if (std::optional<DecodeSequence> byOperand = remappedOperandBytes(format, operand))
-    return byOperand;
+  int ofBytes = 0; // roundings: none of numbers times a power of two
+  const RowNumber entries = entryOf(remap, format, operand, ofBytes);
+  for (auto way : {operandBytesOfOneSign, remappedOperandBytes})
+    if (std::optional<DecodeSequence> byOperand = way(format, operand, entries))
+      return byOperand;
   std::optional<DecodeSequence> base;
   if (operand.bits() == 16)
     base = extractElement(format.element().type, mmaType);

@@ -34,13 +34,16 @@ std::vector<Roles> rolesToTry(const dsl::Gemm &gemm, std::string_view target) {
   return several;
 }
 
+dsl::ScheduleDecl::Tables tablesToTry(const dsl::Gemm &gemm) {
+  return gemm.schedule.tables.value_or(dsl::ScheduleDecl::Tables::Registers);
+}
+
 // Why no kernel takes the gemm as it is; none: one does.
 std::optional<Diagnostic> problemOf(const dsl::Gemm &gemm, std::string_view target) {
-  const auto tables = gemm.schedule.tables.value_or(dsl::ScheduleDecl::Tables::Registers);
   std::optional<Diagnostic> first;
   for (Scales scales : {Scales::Accumulator, Scales::Operand, Scales::Hardware})
     for (Roles roles : rolesToTry(gemm, target)) {
-      Result<PlacedGemm> placed = place(gemm, scales, roles, tables, target, nullptr);
+      Result<PlacedGemm> placed = place(gemm, scales, roles, tablesToTry(gemm), target, nullptr);
       // Where only roles with longer tiles than the blocks take the parts, as other numbers they
       // may have shorter ones. A tile that the user fixes is the user's.
       if (placed && (gemm.schedule.tile || tilesFitBlocks(gemm, *placed, roles)))
@@ -152,17 +155,6 @@ bool hasSumsBesideScales(const dsl::Format &weight) {
   return sums && scales;
 }
 
-// The least k along which a weight has scales of its own; 0: it has none.
-int64_t finestGroup(const dsl::Format &weight) {
-  int64_t finest = 0;
-  for (const dsl::Component &component : weight.components)
-    if (component.extent == dsl::Extent::Group && component.host < 0) {
-      const int64_t group = kernelGroup(component.group);
-      finest = finest == 0 ? group : std::min(finest, group);
-    }
-  return finest;
-}
-
 double rhoOf(std::string_view target) {
   const Result<DeviceModel> device = modelOfTarget(target);
   return device ? device->rates.rho("f16").value_or(0) : 0;
@@ -175,11 +167,11 @@ std::optional<TargetGemm> withOperandScales(const dsl::Gemm &gemm, std::string_v
   constexpr double slowCudaCores = 16;
   constexpr int64_t longestGroup = 32;
   const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
-  const int64_t group = weight.hasParts() ? 0 : finestGroup(weight);
   auto isWide = [](const dsl::Component &component) {
     return component.extent == dsl::Extent::Group && component.type.bits() > 8;
   };
-  if (group == 0 || group > longestGroup || gemm.schedule.scales || rhoOf(target) < slowCudaCores ||
+  if (weight.hasParts() || finestGroup(weight) > longestGroup || gemm.schedule.scales ||
+      rhoOf(target) < slowCudaCores ||
       std::any_of(weight.components.begin(), weight.components.end(), isWide))
     return std::nullopt;
   for (const char *name : {"f16", "bf16"}) {
@@ -191,9 +183,8 @@ std::optional<TargetGemm> withOperandScales(const dsl::Gemm &gemm, std::string_v
       continue;
     result.saturates = !(digits.largest <= type.maxFinite());
     for (Roles roles : rolesToTry(gemm, target)) {
-      Result<PlacedGemm> placed = place(
-          result.gemm, Scales::Operand, roles,
-          gemm.schedule.tables.value_or(dsl::ScheduleDecl::Tables::Registers), target, nullptr);
+      Result<PlacedGemm> placed =
+          place(result.gemm, Scales::Operand, roles, tablesToTry(gemm), target, nullptr);
       if (placed && placed->scalesOperand && placed->flushK == 0 &&
           placed->operandRoundings + placed->decode.roundings == 0)
         return result;

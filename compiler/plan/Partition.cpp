@@ -15,12 +15,7 @@ using Roles = dsl::ScheduleDecl::Roles;
 
 // The smallest run of k that a scale of the weight or of the activation belongs to.
 int64_t smallestGroup(const dsl::Gemm &gemm) {
-  int64_t smallest = int64_t{1} << 30;
-  for (const dsl::Format *format : {&gemm.weight, &gemm.activation})
-    for (const dsl::Component &component : format->components)
-      if (component.extent == dsl::Extent::Group)
-        smallest = std::min(smallest, kernelGroup(component.group));
-  return smallest;
+  return std::min(finestGroup(gemm.weight), finestGroup(gemm.activation));
 }
 
 // Cost of a decode to compare by.

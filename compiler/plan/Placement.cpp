@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace rho::compiler {
@@ -65,6 +66,14 @@ int64_t operandGroupOf(const dsl::Format &weight, const DecodeSequence &decode) 
 }
 
 } // namespace
+
+int64_t finestGroup(const dsl::Format &format) {
+  int64_t finest = std::numeric_limits<int64_t>::max();
+  for (const dsl::Component &component : format.components)
+    if (component.extent == Extent::Group)
+      finest = std::min(finest, kernelGroup(component.group));
+  return finest;
+}
 
 Error errorAt(DiagId id, const std::vector<std::string> &args, Span span,
               const SourceMap *sources) {

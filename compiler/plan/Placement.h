@@ -105,6 +105,10 @@ struct PlacedGemm {
   }
 };
 
+// The least of the groups along k that components have, as kernels have them; more than any k where
+// there are none.
+int64_t finestGroup(const dsl::Format &format);
+
 // The gemm whose weight is the residual of another's.
 dsl::Gemm residualOf(const dsl::Gemm &gemm);
 

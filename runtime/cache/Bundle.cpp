@@ -1,8 +1,6 @@
 #include "runtime/cache/Bundle.h"
 
 #include "dsl/Findings.h"
-#include "runtime/cache/Sha256.h"
-#include "runtime/files/OutputFile.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -146,26 +144,17 @@ private:
 
 } // namespace
 
-struct BundleWriter::Impl {
-  files::OutputFile file;
-  Sha256 hash;
-  uint64_t count = 0;
-
-  explicit Impl(files::OutputFile file) : file(std::move(file)) {}
-  Status write(std::string_view bytes) {
-    hash.update(bytes);
-    return file.append(bytes.data(), static_cast<int64_t>(bytes.size()));
-  }
-};
+Status BundleWriter::write(std::string_view bytes) {
+  hash.update(bytes);
+  return file.append(bytes.data(), static_cast<int64_t>(bytes.size()));
+}
 
 Result<BundleWriter> BundleWriter::create(const std::string &path, const std::string &origin) {
   Result<files::OutputFile> file = files::OutputFile::create(path);
   if (!file)
     return file.error();
-  BundleWriter writer;
-  writer.pimpl = std::make_shared<Impl>(*std::move(file));
-  if (Status begun =
-          writer.pimpl->write(std::string(firstLine) + std::string(originWord) + origin + "\n");
+  BundleWriter writer(*std::move(file));
+  if (Status begun = writer.write(std::string(firstLine) + std::string(originWord) + origin + "\n");
       !begun)
     return begun.error();
   return writer;
@@ -175,19 +164,19 @@ Status BundleWriter::add(const BundleItem &item) {
   std::string manifest = printManifest(item.key, item.entry);
   std::string text = std::string(entryWord) + item.folder + " " + item.key + " " +
                      std::to_string(manifest.size()) + "\n" + manifest;
-  Status written = pimpl->write(text);
+  Status written = write(text);
   for (const auto &[name, bytes] : item.entry)
     if (written)
-      written = pimpl->write(bytes);
-  ++pimpl->count;
+      written = write(bytes);
+  ++count;
   return written;
 }
 
 Status BundleWriter::finish() {
-  Sha256 before = pimpl->hash;
-  Status written = pimpl->write(std::string(endWord) + std::to_string(pimpl->count) + " " +
-                                hex(before.finish()) + "\n");
-  return written ? pimpl->file.commit() : written;
+  Sha256 before = hash;
+  Status written =
+      write(std::string(endWord) + std::to_string(count) + " " + hex(before.finish()) + "\n");
+  return written ? file.commit() : written;
 }
 
 Status readBundle(const std::string &path, const std::string &origin,

@@ -9,10 +9,13 @@
 
 #include "dsl/Error.h"
 #include "runtime/cache/Manifest.h"
+#include "runtime/cache/Sha256.h"
+#include "runtime/files/OutputFile.h"
 
 #include <functional>
-#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace rho::cache {
 
@@ -31,8 +34,12 @@ public:
   Status finish();
 
 private:
-  struct Impl;
-  std::shared_ptr<Impl> pimpl;
+  explicit BundleWriter(files::OutputFile file) : file(std::move(file)) {}
+  Status write(std::string_view bytes);
+
+  files::OutputFile file;
+  Sha256 hash; // of all that is written
+  uint64_t count = 0;
 };
 
 // Goes through the file twice: only when all of it is sound and every entry passes `check`, `take`

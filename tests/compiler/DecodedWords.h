@@ -76,4 +76,26 @@ inline uint32_t parameterOf(const DecodeParam &param, const dsl::Format &format,
   return code | code << 16;
 }
 
+// All parameters of a decode.
+inline std::vector<uint32_t> parametersOf(const DecodeSequence &decode, const dsl::Format &format,
+                                          const std::vector<uint32_t> &codes,
+                                          const std::string &mmaType) {
+  std::vector<uint32_t> params;
+  for (const DecodeParam &param : decode.params)
+    params.push_back(parameterOf(param, format, codes, mmaType));
+  return params;
+}
+
+// `check(number)` for what a decode makes of a stored code in each place, with noise in the others.
+template <class Check>
+void decodeInEachPlace(const DecodeSequence &decode, uint32_t stored,
+                       const std::vector<uint32_t> &params, const std::string &mmaType,
+                       std::mt19937 &random, const Check &check) {
+  for (size_t r = 0; r < decode.registers(); ++r)
+    for (size_t s = 0; s < decode.perRegister(); ++s) {
+      const std::vector<uint32_t> words = wordsWith(stored, decode, r, s, random);
+      check(subElement(decode.program.run(words, params)[r], s, mmaType));
+    }
+}
+
 } // namespace rho::compiler

@@ -43,20 +43,17 @@ TEST(Remap, EveryCodeOfEverySelectorInEveryPlace) {
       for (uint32_t selector = 0; selector < 4; ++selector)
         for (double value : special.values) {
           std::vector<uint32_t> codes{0, selector, type.encode(value)};
-          std::vector<uint32_t> params;
-          for (const DecodeParam &param : decode->params)
-            params.push_back(parameterOf(param, format, codes, mmaType));
-          for (uint32_t code = 0; code < 16; ++code)
-            for (size_t r = 0; r < decode->registers(); ++r)
-              for (size_t s = 0; s < decode->perRegister(); ++s) {
-                codes[0] = code;
-                std::vector<uint32_t> words =
-                    wordsWith(decode->stored(code), *decode, r, s, random);
-                // A number of the row is computed with the power of two that was left out.
-                ASSERT_EQ(subElement(decode->program.run(words, params)[r], s, mmaType),
-                          std::ldexp(dsl::evaluate(format, codes.data()), decode->log2Factor))
-                    << "code " << code << " selector " << selector;
-              }
+          const std::vector<uint32_t> params = parametersOf(*decode, format, codes, mmaType);
+          for (uint32_t code = 0; code < 16; ++code) {
+            codes[0] = code;
+            // A number of the row is computed with the power of two that was left out.
+            decodeInEachPlace(
+                *decode, decode->stored(code), params, mmaType, random, [&](double number) {
+                  ASSERT_EQ(number,
+                            std::ldexp(dsl::evaluate(format, codes.data()), decode->log2Factor))
+                      << "code " << code << " selector " << selector;
+                });
+          }
         }
       // Bytes hold no numbers with a fraction, and codes of floats are none that add up.
       EXPECT_EQ(decodeSequence(format, *format.value, "s8").has_value(),
@@ -328,17 +325,15 @@ TEST(Remap, LiteralsAreOperandsOf8Bits) {
     EXPECT_EQ(decode->instructions(), 13);
     std::mt19937 random(2);
     for (uint32_t selector = 0; selector < 4; ++selector)
-      for (uint32_t code = 0; code < 16; ++code)
-        for (size_t r = 0; r < decode->registers(); ++r)
-          for (size_t s = 0; s < decode->perRegister(); ++s) {
-            std::vector<uint32_t> codes{code, selector}, params;
-            for (const DecodeParam &param : decode->params)
-              params.push_back(parameterOf(param, format, codes, mmaType));
-            std::vector<uint32_t> words = wordsWith(code, *decode, r, s, random);
-            ASSERT_EQ(subElement(decode->program.run(words, params)[r], s, mmaType),
-                      std::ldexp(dsl::evaluate(format, codes.data()), decode->log2Factor))
-                << mmaType << " code " << code << " selector " << selector;
-          }
+      for (uint32_t code = 0; code < 16; ++code) {
+        const std::vector<uint32_t> codes{code, selector};
+        decodeInEachPlace(
+            *decode, code, parametersOf(*decode, format, codes, mmaType), mmaType, random,
+            [&](double number) {
+              ASSERT_EQ(number, std::ldexp(dsl::evaluate(format, codes.data()), decode->log2Factor))
+                  << mmaType << " code " << code << " selector " << selector;
+            });
+      }
   }
 }
 
@@ -373,20 +368,17 @@ TEST(Remap, LiteralsOfOneSignTakeFewerInstructions) {
         const bool isNegated = sign.selector != 0 && (selector >> sign.bit & 1) != 0;
         const double factor =
             std::ldexp(isNegated != decode->opposite ? -1.0 : 1.0, decode->log2Factor);
-        std::vector<uint32_t> codes{0, format.components[1].type.encode(1), selector}, params;
-        for (const DecodeParam &param : decode->params)
-          params.push_back(parameterOf(param, format, codes, mmaType));
-        for (uint32_t code = 0; code < 16; ++code)
-          for (size_t r = 0; r < decode->registers(); ++r)
-            for (size_t s = 0; s < decode->perRegister(); ++s) {
-              codes[0] = code;
-              const uint32_t stored = decode->stored(isNegated ? negated[code] : code);
-              const std::vector<uint32_t> words = wordsWith(stored, *decode, r, s, random);
-              ASSERT_EQ(subElement(decode->program.run(words, params)[r], s, mmaType),
-                        dsl::evaluate(format, codes.data()) * factor)
-                  << special.entries << " " << mmaType << " code " << code << " selector "
-                  << selector;
-            }
+        std::vector<uint32_t> codes{0, format.components[1].type.encode(1), selector};
+        const std::vector<uint32_t> params = parametersOf(*decode, format, codes, mmaType);
+        for (uint32_t code = 0; code < 16; ++code) {
+          codes[0] = code;
+          const uint32_t stored = decode->stored(isNegated ? negated[code] : code);
+          decodeInEachPlace(*decode, stored, params, mmaType, random, [&](double number) {
+            ASSERT_EQ(number, dsl::evaluate(format, codes.data()) * factor)
+                << special.entries << " " << mmaType << " code " << code << " selector "
+                << selector;
+          });
+        }
       }
     }
 }
