@@ -94,6 +94,14 @@ public:
   virtual Result<std::string> assemble(const compiler::KernelImage &image) = 0;
   virtual Result<std::shared_ptr<const LoadedKernel>> load(const compiler::KernelImage &image,
                                                            const std::string &code) = 0;
+  // Whether that is PTX which load() compiles each time.
+  virtual bool compilesAsItLoads(const compiler::KernelImage &) const { return false; }
+  // The machine code of such an image, made on this thread alone; nullopt where nothing here makes
+  // it. It calls no driver, so that it may run beside whatever a caller does, captures of streams
+  // too.
+  virtual std::optional<std::string> assembleWhole(const compiler::KernelImage &) {
+    return std::nullopt;
+  }
   // Allocates nothing on the device and compiles nothing.
   virtual Status launch(const LoadedKernel &kernel, const LaunchShape &shape,
                         std::span<const LaunchArgument> arguments, Stream stream) = 0;

@@ -105,22 +105,13 @@ Result<std::shared_ptr<const Kernel>> Engine::Impl::makeKernel(const WantedKerne
   Result<compiler::KernelImage> image = wanted.compile(report);
   if (!image)
     return image.error();
-  Stopwatch watch;
-  Result<std::string> code = backend->assemble(*image);
-  if (!code)
-    return code.error();
-  report.stages.push_back({"assemble", watch.lap()});
-  Result<std::shared_ptr<const LoadedKernel>> loaded = backend->load(*image, *code);
-  if (!loaded)
-    return loaded.error();
-  report.stages.push_back({"load", watch.lap()});
-  cache::Entry entry = kernelEntry(*image, *code);
   EntryLabel made = wanted.label;
   made.target = image->target;
   made.device = backend->model().name + ", " + backend->codeVersion();
-  label(entry, made);
-  disk.store(wanted.key, entry, report.warnings);
-  report.stages.push_back({"store", watch.lap()});
+  Result<std::shared_ptr<const LoadedKernel>> loaded =
+      assembler.load(*image, wanted.key, made, report);
+  if (!loaded)
+    return loaded.error();
   return std::shared_ptr<const Kernel>(
       std::make_shared<Kernel>(Kernel{std::move(*image), std::move(*loaded)}));
 }

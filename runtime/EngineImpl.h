@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/Plan.h"
+#include "runtime/Assembler.h"
 #include "runtime/CacheEntries.h"
 #include "runtime/Kernel.h"
 #include "runtime/Stopwatch.h"
@@ -59,7 +60,8 @@ struct WantedKernel {
 struct Engine::Impl {
   Impl(Device device, const CacheFolders &folders, const EngineOptions &options)
       : device(std::move(device)), backend(this->device.impl().backend), disk(folders.kernels),
-        tuned(folders.tuned), useTuned(options.useTuned), threads(options.threads) {}
+        tuned(folders.tuned), useTuned(options.useTuned), threads(options.threads),
+        assembler(backend, disk, threads) {}
 
   Device device;
   std::shared_ptr<Backend> backend;
@@ -67,6 +69,7 @@ struct Engine::Impl {
   TunedPlans tuned;
   const bool useTuned;
   const unsigned threads; // see EngineOptions
+  Assembler assembler;
   cache::MemoryCache<Request, Prepared, RequestHash> requests{maxRequests};
   cache::MemoryCache<std::string, Kernel> kernels{maxKernels};
   cache::MemoryCache<std::string, Quantizer> quantizers{maxQuantizers};

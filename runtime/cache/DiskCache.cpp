@@ -111,7 +111,7 @@ void DiskCache::disableWrites(const std::string &reason, Warnings &warnings) {
 
 // Every time: somebody may have deleted the folders.
 bool DiskCache::prepare(Warnings &warnings) {
-  if (settings.directory.empty() || settings.readOnly || !writable)
+  if (!takesEntries())
     return false;
   for (const char *folder : {stagingFolder, lockFolder}) {
     std::string path = settings.directory + "/" + folder;

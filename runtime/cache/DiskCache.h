@@ -40,6 +40,10 @@ public:
   // Publishes in place of what the key had, then removes the least recently used entries past the
   // limit. Whether the entry stands.
   bool store(const std::string &key, const Entry &entry, Warnings &warnings);
+  // Whether store() would try.
+  bool takesEntries() const {
+    return !settings.directory.empty() && !settings.readOnly && writable;
+  }
   // Deletes an entry whose files are intact but whose content its reader could not use.
   void discard(const std::string &key, const std::string &reason, Warnings &warnings);
 

@@ -4,6 +4,7 @@
 #include "dsl/Lasting.h"
 #include "runtime/cuda/Code.h"
 #include "runtime/cuda/CudaQuantizer.h"
+#include "runtime/cuda/WholeProgram.h"
 
 #include <array>
 #include <map>
@@ -14,9 +15,10 @@ namespace {
 
 class CudaBackend final : public Backend {
 public:
-  CudaBackend(std::shared_ptr<const Context> context, compiler::DeviceModel model, int capability)
+  CudaBackend(std::shared_ptr<const Context> context, compiler::DeviceModel model, int capability,
+              OpenNvrtc openNvrtc)
       : context(std::move(context)), driver(this->context->driver), device(std::move(model)),
-        capability(capability) {}
+        capability(capability), openNvrtc(openNvrtc) {}
 
   const compiler::DeviceModel &model() const override { return device; }
   bool emulated() const override { return false; }
@@ -84,14 +86,22 @@ public:
   }
 
   Result<std::string> assemble(const compiler::KernelImage &image) override {
-    // The driver's linker compiles for linking only. What it may not do is compiled as it is
-    // loaded, and kept in the driver's own cache.
-    if (image.wholeProgram) {
+    if (compilesAsItLoads(image)) {
       if (Status known = checkPtxVersion(*context, image.ptx); !known)
         return known.error();
       return image.ptx;
     }
     return assemblePtx(*context, image.ptx, image.entry);
+  }
+
+  // The driver's linker compiles for linking only.
+  bool compilesAsItLoads(const compiler::KernelImage &image) const override {
+    return image.wholeProgram;
+  }
+
+  std::optional<std::string> assembleWhole(const compiler::KernelImage &image) override {
+    Result<const Nvrtc *> nvrtc = openNvrtc();
+    return nvrtc ? assembleWholeProgram(**nvrtc, driver.version, image) : std::nullopt;
   }
 
   Result<std::shared_ptr<const LoadedKernel>> load(const compiler::KernelImage &image,
@@ -138,11 +148,13 @@ private:
   const Driver &driver;
   const compiler::DeviceModel device;
   const int capability; // major * 10 + minor
+  const OpenNvrtc openNvrtc;
 };
 
 } // namespace
 
-Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal) {
+Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal,
+                                            OpenNvrtc openNvrtc) {
   int count = 0;
   if (Status counted = check(driver, driver.deviceGetCount(&count), "cuDeviceGetCount"); !counted)
     return counted.error();
@@ -200,8 +212,8 @@ Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal) {
       !retained)
     return retained.error();
   auto context = std::make_shared<const Context>(driver, device, handle);
-  return std::shared_ptr<Backend>(
-      std::make_shared<CudaBackend>(std::move(context), std::move(model), major * 10 + minor));
+  return std::shared_ptr<Backend>(std::make_shared<CudaBackend>(
+      std::move(context), std::move(model), major * 10 + minor, openNvrtc));
 }
 
 Context::~Context() { driver.primaryCtxRelease(device); }

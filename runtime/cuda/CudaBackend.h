@@ -3,6 +3,7 @@
 
 #include "runtime/Backend.h"
 #include "runtime/cuda/Driver.h"
+#include "runtime/cuda/Nvrtc.h"
 
 namespace rho::cuda {
 
@@ -10,8 +11,10 @@ namespace rho::cuda {
 // cuda_device_too_old, cuda_call_failed.
 Result<std::shared_ptr<Backend>> backendOf(int ordinal);
 
-// A new backend on this driver, which outlives it.
-Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal);
+// A new backend on this driver, which outlives it, with whole programs compiled by this NVRTC.
+using OpenNvrtc = Result<const Nvrtc *> (*)();
+Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal,
+                                            OpenNvrtc openNvrtc = Nvrtc::open);
 
 // A GPU's primary context, kept while anybody uses it.
 class Context {

@@ -82,14 +82,15 @@ makeCudaQuantizer(const std::shared_ptr<const Context> &context, int capability,
   if (lock.held())
     if (auto quantizer = cached(); !quantizer || *quantizer)
       return quantizer;
-  Result<std::string> cubin = compileToCubin(
+  // No contraction: the arithmetic is the host's, operation by operation.
+  NvrtcOutput output = compileCuda(
       **nvrtc, {quantizerProgram(), "quantize_activations.cu", header, quantizerHeaderName},
-      capability, format.name);
-  if (!cubin)
-    return cubin.error();
-  Result<std::shared_ptr<const Quantizer>> loaded = load(context, *cubin);
+      {"--gpu-architecture=sm_" + std::to_string(capability), "--std=c++17", "--fmad=false"});
+  if (output.cubin.empty())
+    return makeError(DiagId::nvrtc_failed, {format.name, output.log});
+  Result<std::shared_ptr<const Quantizer>> loaded = load(context, output.cubin);
   if (loaded) {
-    cache::Entry entry = {{"cubin", std::move(*cubin)}};
+    cache::Entry entry = {{"cubin", std::move(output.cubin)}};
     label(entry, {.kind = EntryKind::Quantizer,
                   .name = format.name,
                   .problem = "codes of " + bitsText(layout) + " bits",

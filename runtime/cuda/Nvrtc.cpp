@@ -2,8 +2,6 @@
 
 #include "runtime/cuda/SharedLibrary.h"
 
-#include <array>
-
 namespace rho::cuda {
 
 Result<Nvrtc> Nvrtc::openFrom(const std::vector<std::string> &libraryNames) {
@@ -28,6 +26,7 @@ Result<Nvrtc> Nvrtc::openFrom(const std::vector<std::string> &libraryNames) {
   if (int result = nvrtc.version(&major, &minor); result != 0)
     return makeError(DiagId::nvrtc_not_available,
                      {std::string("nvrtcVersion failed: ") + nvrtc.getErrorString(result)});
+  nvrtc.release = major;
   return nvrtc;
 }
 
@@ -42,42 +41,40 @@ Result<const Nvrtc *> Nvrtc::open() {
   return &*nvrtc;
 }
 
-Result<std::string> compileToCubin(const Nvrtc &nvrtc, const NvrtcSource &source, int capability,
-                                   const std::string &what) {
+NvrtcOutput compileCuda(const Nvrtc &nvrtc, const NvrtcSource &source,
+                        const std::vector<std::string> &options) {
   const std::string text(source.text), name(source.name), header(source.header),
       headerName(source.headerName);
   const char *headers[] = {header.c_str()};
   const char *headerNames[] = {headerName.c_str()};
+  std::vector<const char *> words;
+  for (const std::string &option : options)
+    words.push_back(option.c_str());
   Nvrtc::Program program = nullptr;
-  auto fail = [&](int result) -> Error {
-    std::string log = nvrtc.getErrorString(result);
+  NvrtcOutput output;
+  auto failed = [&](int result) {
+    if (result == 0)
+      return false;
+    output = {.cubin = {}, .log = nvrtc.getErrorString(result)};
     size_t size = 0;
     if (program && nvrtc.getProgramLogSize(program, &size) == 0 && size > 1) {
       std::string lines(size, '\0');
       if (nvrtc.getProgramLog(program, lines.data()) == 0)
-        log += ": " + lines.substr(0, lines.find('\n'));
+        output.log += ": " + lines.substr(0, lines.find('\n'));
     }
-    if (program)
-      nvrtc.destroyProgram(&program);
-    return makeError(DiagId::nvrtc_failed, {what, log});
+    return true;
   };
-  if (int result =
-          nvrtc.createProgram(&program, text.c_str(), name.c_str(), 1, headers, headerNames);
-      result != 0)
-    return fail(result);
-  const std::string architecture = "--gpu-architecture=sm_" + std::to_string(capability);
-  // No contraction: the arithmetic is the host's, operation by operation.
-  const std::array<const char *, 3> options = {architecture.c_str(), "--std=c++17", "--fmad=false"};
-  if (int result = nvrtc.compileProgram(program, options.size(), options.data()); result != 0)
-    return fail(result);
   size_t size = 0;
-  if (int result = nvrtc.getCubinSize(program, &size); result != 0)
-    return fail(result);
-  std::string cubin(size, '\0');
-  if (int result = nvrtc.getCubin(program, cubin.data()); result != 0)
-    return fail(result);
-  nvrtc.destroyProgram(&program);
-  return cubin;
+  if (!failed(nvrtc.createProgram(&program, text.c_str(), name.c_str(), header.empty() ? 0 : 1,
+                                  headers, headerNames)) &&
+      !failed(nvrtc.compileProgram(program, static_cast<int>(words.size()), words.data())) &&
+      !failed(nvrtc.getCubinSize(program, &size))) {
+    output.cubin.resize(size);
+    (void)failed(nvrtc.getCubin(program, output.cubin.data()));
+  }
+  if (program)
+    nvrtc.destroyProgram(&program);
+  return output;
 }
 
 } // namespace rho::cuda

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace rho::cuda {
 
@@ -22,6 +23,7 @@ struct Nvrtc {
   int (*getCubinSize)(Program program, size_t *size) = nullptr;
   int (*getCubin)(Program program, char *cubin) = nullptr;
   int (*destroyProgram)(Program *program) = nullptr;
+  int release = 0; // the CUDA release it is of, its major number
 
   // The process's NVRTC. Error nvrtc_not_available says what is missing.
   static Result<const Nvrtc *> open();
@@ -29,13 +31,15 @@ struct Nvrtc {
 };
 
 struct NvrtcSource {
-  std::string_view text, name;         // the program
-  std::string_view header, headerName; // what it includes
+  std::string_view text, name;                   // the program
+  std::string_view header = {}, headerName = {}; // what it includes, if anything
 };
 
-// CUDA C++ -> cubin for compute capability major * 10 + minor. Error nvrtc_failed about `what` with
-// the compiler's log.
-Result<std::string> compileToCubin(const Nvrtc &nvrtc, const NvrtcSource &source, int capability,
-                                   const std::string &what);
+// Of a compilation: the machine code, or without it the first line of what the compiler said.
+struct NvrtcOutput {
+  std::string cubin, log;
+};
+NvrtcOutput compileCuda(const Nvrtc &nvrtc, const NvrtcSource &source,
+                        const std::vector<std::string> &options);
 
 } // namespace rho::cuda

@@ -10,7 +10,7 @@ namespace {
 
 constexpr CUresult invalidImage = 200, notFound = 500;
 
-CUcontext currentContext = nullptr;
+thread_local CUcontext currentContext = nullptr;
 const auto theContext = reinterpret_cast<CUcontext>(uintptr_t(0xc0));
 std::string cubin;
 
@@ -131,13 +131,16 @@ Driver makeDriver() {
     cubin.clear(); // its memory is gone
     return CUDA_SUCCESS;
   };
-  d.moduleLoadDataEx = [](CUmodule *, const void *, unsigned count, int *options,
+  d.moduleLoadDataEx = [](CUmodule *, const void *code, unsigned count, int *options,
                           void **values) -> CUresult {
     if (!fake().loadError.empty())
       return log(fake().loadError, options, values, count);
     if (fake().loadResult != CUDA_SUCCESS)
       return fake().loadResult;
     ++fake().modules;
+    fake().loaded.emplace_back(static_cast<const char *>(code));
+    if (fake().whileLoading)
+      fake().whileLoading();
     return CUDA_SUCCESS;
   };
   d.moduleUnload = [](CUmodule) -> CUresult {
@@ -213,6 +216,16 @@ const Driver &resetFake() {
                        {SHARED_MEMORY_PER_SM, 233472}, {L2_CACHE_BYTES, 62914560},
                        {CLOCK_RATE_KHZ, 1980000},      {MEMORY_CLOCK_RATE_KHZ, 3201000},
                        {MEMORY_BUS_WIDTH_BITS, 6144}};
+  return driver;
+}
+
+const Driver &resetNewFake() {
+  static const Driver driver = [] {
+    Driver driver = resetFake();
+    driver.version = 13000;
+    return driver;
+  }();
+  resetFake();
   return driver;
 }
 

@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/Driver.h"
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ struct FakeState {
   CUresult pushResult = CUDA_SUCCESS;    // of a context
   int retained = 0;                      // primary contexts
   int modules = 0, allocations = 0;      // alive
+  std::vector<std::string> loaded;       // what modules were made of
+  std::function<void()> whileLoading;    // called by each load that works
   std::map<int, int> functionAttributes; // set by cuFuncSetAttribute
   size_t expectedArguments = 0;          // that a launch has
   std::vector<FakeLaunch> launches;
@@ -47,6 +50,8 @@ struct FakeState {
 FakeState &fake();
 // Resets the state to one sm_90a device and gives its driver, of CUDA 12.4.
 const Driver &resetFake();
+// The same driver, but of CUDA 13.0.
+const Driver &resetNewFake();
 // The same driver without what CUDA 11.4 lacks.
 const Driver &resetOldFake();
 

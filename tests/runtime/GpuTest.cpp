@@ -2,6 +2,7 @@
 #include "compiler/ErrorBound.h"
 #include "dsl/Quantize.h"
 #include "kernels/Reference.h"
+#include "runtime/cuda/Nvrtc.h"
 #include "runtime/cuda/Timing.h"
 #include "tests/runtime/QuantizerCase.h"
 #include "tests/runtime/TemporaryFolder.h"
@@ -428,6 +429,42 @@ TEST_F(GpuWgmmaTest, AThousandLaunchesGiveTheSameBits) {
         ASSERT_EQ(std::memcmp(y.data(), first.data(), y.size() * sizeof(float)), 0)
             << gemm.report().plan << "launch " << i;
       }
+    }
+}
+
+// NVRTC's code of a kernel that the driver compiled first: as many registers, the same bits.
+TEST_F(GpuWgmmaTest, KeptKernelsAreLoadedWithoutCompilingAndGiveTheSameBits) {
+  Result<const cuda::Nvrtc *> nvrtc = cuda::Nvrtc::open();
+  if (!nvrtc)
+    GTEST_SKIP() << nvrtc.error().str();
+  if ((*nvrtc)->release < 13)
+    GTEST_SKIP() << "NVRTC of CUDA " << (*nvrtc)->release << " makes no whole programs";
+  EngineOptions options;
+  options.cacheDirectory = folder.path();
+  for (const char *weight : weights)
+    for (const char *launch : {"serial", "dependent"}) {
+      Module module = declared(weight, "launch: " + std::string(launch));
+      std::vector<float> y[2];
+      Gemm gemms[2];
+      for (int i = 0; i < 2; ++i) {
+        // Gone with the loop's pass, and with it what NVRTC does beside the driver.
+        gemms[i] = must(must(Engine::create(device, options)).compile(module, "", {40, 4096, 900}));
+        Operands o(device, gemms[i]);
+        ASSERT_NO_FATAL_FAILURE(quantizeAndLaunch(gemms[i], o));
+        y[i] = o.y();
+      }
+      EXPECT_EQ(gemms[0].report().source, CompileReport::Source::Compiled);
+      EXPECT_EQ(gemms[1].report().source, CompileReport::Source::Disk);
+      cache::DiskCacheOptions on;
+      on.directory = folder.path();
+      cache::Warnings warnings;
+      const auto entry = cache::DiskCache(on).load(gemms[1].report().key, warnings);
+      ASSERT_TRUE(entry);
+      EXPECT_TRUE(entry->at("cubin").starts_with("\x7f"
+                                                 "ELF"))
+          << gemms[1].report().plan;
+      EXPECT_EQ(gemms[1].report().registers, gemms[0].report().registers);
+      EXPECT_EQ(y[1], y[0]) << gemms[1].report().plan;
     }
 }
 

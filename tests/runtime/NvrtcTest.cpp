@@ -1,8 +1,9 @@
 #include "runtime/cuda/Nvrtc.h"
 
+#include "tests/runtime/FakeNvrtc.h"
+
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -24,61 +25,30 @@ TEST(Nvrtc, ALibraryWithoutTheSymbolsIsNone) {
                                  "CUDA 11.2 or later [nvrtc_not_available]\n");
 }
 
-std::vector<std::string> givenOptions;
-int alive = 0;
-
-// Compiles everything to "cubin", or nothing, with a log of two lines.
-Nvrtc makeFake(bool works) {
-  Nvrtc fake;
-  fake.getErrorString = [](int) { return "NVRTC_ERROR_COMPILATION"; };
-  fake.createProgram = [](Nvrtc::Program *program, const char *, const char *, int,
-                          const char *const *, const char *const *) {
-    *program = reinterpret_cast<Nvrtc::Program>(&alive);
-    ++alive;
-    return 0;
-  };
-  fake.compileProgram = [](Nvrtc::Program, int count, const char *const *options) {
-    givenOptions.assign(options, options + count);
-    return 0;
-  };
-  if (!works)
-    fake.compileProgram = [](Nvrtc::Program, int, const char *const *) { return 6; };
-  fake.getProgramLogSize = [](Nvrtc::Program, size_t *size) {
-    *size = sizeof("a.cu(3): error: nonsense\nmore");
-    return 0;
-  };
-  fake.getProgramLog = [](Nvrtc::Program, char *log) {
-    std::strcpy(log, "a.cu(3): error: nonsense\nmore");
-    return 0;
-  };
-  fake.getCubinSize = [](Nvrtc::Program, size_t *size) {
-    *size = 5;
-    return 0;
-  };
-  fake.getCubin = [](Nvrtc::Program, char *cubin) {
-    std::string("cubin").copy(cubin, 5);
-    return 0;
-  };
-  fake.destroyProgram = [](Nvrtc::Program *) { return --alive; };
-  return fake;
+TEST(Nvrtc, CompilesAndLeavesNothing) {
+  FakeNvrtc &state = resetFakeNvrtc();
+  const NvrtcOutput output =
+      compileCuda(**fakeNvrtc(), {"text", "a.cu", "header", "a.cuh"}, {"--fmad=false", "-x"});
+  EXPECT_EQ(output.cubin, "cubin of text");
+  EXPECT_EQ(output.log, "");
+  EXPECT_EQ(state.headers, (std::vector<std::string>{"header"}));
+  EXPECT_EQ(state.options, (std::vector<std::string>{"--fmad=false", "-x"}));
+  EXPECT_EQ(state.alive, 0);
 }
 
-TEST(Nvrtc, CompilesForTheDeviceWithoutContraction) {
-  Result<std::string> cubin = compileToCubin(makeFake(true), {"", "a.cu", "", "h"}, 86, "a8");
-  ASSERT_TRUE(cubin);
-  EXPECT_EQ(*cubin, "cubin");
-  EXPECT_EQ(givenOptions,
-            (std::vector<std::string>{"--gpu-architecture=sm_86", "--std=c++17", "--fmad=false"}));
-  EXPECT_EQ(alive, 0);
+TEST(Nvrtc, ProgramsMayIncludeNothing) {
+  const FakeNvrtc &state = resetFakeNvrtc();
+  EXPECT_EQ(compileCuda(**fakeNvrtc(), {"text", "a.cu"}, {}).cubin, "cubin of text");
+  EXPECT_EQ(state.headers, std::vector<std::string>{});
 }
 
 TEST(Nvrtc, CompileErrorsQuoteTheFirstLineOfTheLog) {
-  Result<std::string> cubin = compileToCubin(makeFake(false), {"", "a.cu", "", "h"}, 86, "a8");
-  ASSERT_FALSE(cubin);
-  EXPECT_EQ(cubin.error().str(),
-            "error: NVRTC refuses the activation quantizer of 'a8': NVRTC_ERROR_COMPILATION: "
-            "a.cu(3): error: nonsense [nvrtc_failed]\n");
-  EXPECT_EQ(alive, 0);
+  FakeNvrtc &state = resetFakeNvrtc();
+  state.compiles = false;
+  const NvrtcOutput output = compileCuda(**fakeNvrtc(), {"text", "a.cu"}, {});
+  EXPECT_EQ(output.cubin, "");
+  EXPECT_EQ(output.log, "NVRTC_ERROR_COMPILATION: a.cu(3): error: nonsense");
+  EXPECT_EQ(state.alive, 0);
 }
 
 } // namespace
