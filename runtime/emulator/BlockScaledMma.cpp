@@ -79,10 +79,13 @@ template <class Element, ScaleValue Value> Flow blockScaled(Warp &w, const Inst 
       b[column * 8 + n] *= scalesB[n][column / groupK];
   }
   multiply(a, b, sum, k, chunk);
+  auto place = [](int r, int l) { return (l / 4 + 8 * (r >> 1)) * 8 + 2 * (l % 4) + (r & 1); };
+  for (int r = 0; r < 4; ++r) // all of C before D is written, which may be C in another order
+    for (int l = 0; l < 32; ++l)
+      sum[place(r, l)] += double(w.reg<float>(list[10 + r])[l]);
   for (int r = 0; r < 4; ++r)
     for (int l = 0; l < 32; ++l)
-      w.reg<float>(list[r])[l] = float(sum[(l / 4 + 8 * (r >> 1)) * 8 + 2 * (l % 4) + (r & 1)] +
-                                       double(w.reg<float>(list[10 + r])[l]));
+      w.reg<float>(list[r])[l] = float(sum[place(r, l)]);
   return Flow::Next;
 }
 

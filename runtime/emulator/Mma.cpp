@@ -25,11 +25,13 @@ template <class A, class B> Flow integerHandler(Warp &w, const Inst &i, uint32_t
   unpackB<B>(w, list + 4 + countA, countA / 2, b);
   multiply(a, b, sum, k, 4 * A::perRegister);
   const uint32_t *listC = list + 4 + countA + countA / 2;
+  int32_t c[4][32]; // whole before D is written, which may be C in another order
+  for (int r = 0; r < 4; ++r)
+    std::copy_n(w.reg<int32_t>(listC[r]), 32, c[r]);
   for (int r = 0; r < 4; ++r) {
-    const auto *c = w.reg<int32_t>(listC[r]);
     auto *d = w.reg<int32_t>(list[r]);
     for (int l = 0; l < 32; ++l) {
-      int64_t total = int64_t(sum[(l / 4 + 8 * (r >> 1)) * 8 + 2 * (l % 4) + (r & 1)]) + c[l];
+      int64_t total = int64_t(sum[(l / 4 + 8 * (r >> 1)) * 8 + 2 * (l % 4) + (r & 1)]) + c[r][l];
       if (i.flag)
         total = std::clamp<int64_t>(total, std::numeric_limits<int32_t>::min(),
                                     std::numeric_limits<int32_t>::max());

@@ -198,6 +198,22 @@ TEST(BlockScaledMma, NanScalesGiveNan) {
 }
 
 // Kinds, shapes and types that the ISA does not combine.
+TEST(BlockScaledMma, DMayBeCInAnotherOrder) {
+  std::vector<uint32_t> in(size_t(32) * 16);
+  for (size_t i = 0; i < 4; ++i)
+    in[8 + i] = 0x3f800000 + uint32_t(i);
+  Config config;
+  config.in = bytesOf(in);
+  config.outBytes = 512;
+  std::string reordered = body(mxfp8, {0, 0, 0, 0});
+  reordered.replace(reordered.find("{%r12, %r13, %r14, %r15}"), 24, "{%r11, %r10, %r9, %r8}");
+  reordered.replace(reordered.rfind("{%r12, %r13, %r14, %r15}"), 24, "{%r8, %r9, %r10, %r11}");
+  Ran ran = runKernel(kernel(reordered), config);
+  ASSERT_EQ(ran.error, "");
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(ran.as<uint32_t>()[i], in[11 - i]);
+}
+
 TEST(BlockScaledMma, RefusesOtherCombinations) {
   for (const BlockScaledForm &form :
        {BlockScaledForm{"kind::mxf4nvf4.block_scale.scale_vec::4X", "e2m1", "ue8m0", 64, 4, 4},

@@ -274,6 +274,26 @@ TEST(MmaNumerics, ProductsAndAccumulatorAreRoundedOnce) {
   EXPECT_EQ(firstOutput(f16, 0x7b537b53, 0x00010000, 0x3c00bc00, 0.0f), 0x1p-24f);
 }
 
+// An H200 takes all of C before it writes D.
+TEST(MmaNumerics, DMayBeCInAnotherOrder) {
+  for (const char *instruction :
+       {"m16n8k32.row.col.s32.s8.s8.s32", "m16n8k16.row.col.f32.f16.f16.f32"}) {
+    std::vector<uint32_t> in(size_t(32) * 16);
+    for (size_t i = 0; i < 4; ++i)
+      in[8 + i] = 0x3f800000 + uint32_t(i);
+    Config config;
+    config.in = bytesOf(in);
+    config.outBytes = 512;
+    std::string body = mmaBody(instruction, 4, 4, 4);
+    body.replace(body.find("{%r12, %r13, %r14, %r15}"), 24, "{%r11, %r10, %r9, %r8}");
+    body.replace(body.rfind("{%r12, %r13, %r14, %r15}"), 24, "{%r8, %r9, %r10, %r11}");
+    Ran ran = runKernel(kernel(body), config);
+    ASSERT_EQ(ran.error, "");
+    for (size_t i = 0; i < 4; ++i)
+      EXPECT_EQ(ran.as<uint32_t>()[i], in[11 - i]) << instruction;
+  }
+}
+
 TEST(MmaNumerics, IntegersWrapOrSaturate) {
   for (bool saturate : {false, true}) {
     std::vector<uint32_t> in(size_t(32) * 16);
