@@ -16,6 +16,16 @@ struct Bf16Value {
   operator float() const { return bf16ToF32(bits); }
 };
 
+// The same with .ftz.
+struct FlushedF32 {
+  float value;
+  operator float() const { return flushF32(value); }
+};
+struct FlushedF16 {
+  uint16_t bits;
+  operator float() const { return bits & 0x7c00 ? f16ToF32(bits) : 0.0f; }
+};
+
 enum class Compare : uint8_t { Eq, Ne, Lt, Le, Gt, Ge, Equ, Neu, Ltu, Leu, Gtu, Geu, Num, Nan };
 
 template <Compare C, class T> bool holds(T a, T b) {
@@ -58,6 +68,12 @@ template <> struct Comparable<F16Value> {
   using Value = float;
 };
 template <> struct Comparable<Bf16Value> {
+  using Value = float;
+};
+template <> struct Comparable<FlushedF32> {
+  using Value = float;
+};
+template <> struct Comparable<FlushedF16> {
   using Value = float;
 };
 
@@ -134,7 +150,11 @@ template <Compare C, class T> struct Set {
   static constexpr Handler handler = setHandler<C, T>;
 };
 
-template <template <Compare, class> class Choose> Handler forType(Type type, Compare c) {
+template <template <Compare, class> class Choose> Handler forType(Type type, Compare c, bool ftz) {
+  if (ftz)
+    return type == Type::F32   ? forCompare<Choose, FlushedF32>(c)
+           : type == Type::F16 ? forCompare<Choose, FlushedF16>(c)
+                               : nullptr;
   switch (type) {
   case Type::B16:
   case Type::U16:
@@ -164,8 +184,8 @@ template <template <Compare, class> class Choose> Handler forType(Type type, Com
   }
 }
 
-// The comparison, and the predicate that it is combined with.
-bool comparison(Decoder &d, Compare &compare) {
+// The comparison, how it is combined with a predicate, and .ftz.
+bool comparison(Decoder &d, Compare &compare, bool &ftz) {
   // lo, ls, hi, hs: the unsigned types' names of lt, le, gt, ge.
   int which = d.takeOne({"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu",
                          "geu", "num", "nan", "lo", "ls", "hi", "hs"});
@@ -175,7 +195,7 @@ bool comparison(Decoder &d, Compare &compare) {
   }
   compare = which >= 14 ? Compare(int(Compare::Lt) + which - 14) : Compare(which);
   d.inst.mode = uint8_t(1 + d.takeOne({"and", "or", "xor"}));
-  d.take("ftz");
+  ftz = d.take("ftz");
   return true;
 }
 
@@ -193,7 +213,8 @@ void sourcesOf(Decoder &d, Type type) {
 
 void setp(Decoder &d) {
   Compare compare;
-  if (!comparison(d, compare))
+  bool ftz = false;
+  if (!comparison(d, compare, ftz))
     return;
   Type type = d.takeType();
   const Operand &result = d.operand(0);
@@ -204,12 +225,13 @@ void setp(Decoder &d) {
     d.inst.d = d.predicateDestination(result);
   }
   sourcesOf(d, type);
-  d.emit(forType<Setp>(type, compare));
+  d.emit(forType<Setp>(type, compare, ftz));
 }
 
 void set(Decoder &d) {
   Compare compare;
-  if (!comparison(d, compare))
+  bool ftz = false;
+  if (!comparison(d, compare, ftz))
     return;
   Type result = d.takeType();
   Type type = d.takeType();
@@ -218,7 +240,7 @@ void set(Decoder &d) {
   d.inst.aux = result == Type::F32 ? 0x3f800000u : ~0u;
   d.inst.d = d.destination(0, result);
   sourcesOf(d, type);
-  d.emit(forType<Set>(type, compare));
+  d.emit(forType<Set>(type, compare, ftz));
 }
 
 template <class T> Flow selpHandler(Warp &w, const Inst &i, uint32_t mask) {
@@ -250,8 +272,14 @@ template <class T, class C> Flow slctHandler(Warp &w, const Inst &i, uint32_t ma
   return Flow::Next;
 }
 
+template <class C> Handler slctOf(Type type) {
+  return bits(type) == 32   ? slctHandler<uint32_t, C>
+         : bits(type) == 64 ? slctHandler<uint64_t, C>
+                            : nullptr;
+}
+
 void slct(Decoder &d) {
-  d.take("ftz");
+  bool ftz = d.take("ftz");
   Type type = d.takeType();
   Type by = d.takeType();
   d.expectOperands(4);
@@ -259,14 +287,9 @@ void slct(Decoder &d) {
   d.inst.a = d.source(1, type);
   d.inst.b = d.source(2, type);
   d.inst.c = d.source(3, by);
-  if (by == Type::S32)
-    return d.emit(bits(type) == 32   ? slctHandler<uint32_t, int32_t>
-                  : bits(type) == 64 ? slctHandler<uint64_t, int32_t>
-                                     : nullptr);
-  d.emit(by != Type::F32    ? nullptr
-         : bits(type) == 32 ? slctHandler<uint32_t, float>
-         : bits(type) == 64 ? slctHandler<uint64_t, float>
-                            : nullptr);
+  d.emit(by == Type::F32           ? (ftz ? slctOf<FlushedF32>(type) : slctOf<float>(type))
+         : by == Type::S32 && !ftz ? slctOf<int32_t>(type)
+                                   : nullptr);
 }
 
 } // namespace

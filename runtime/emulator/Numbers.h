@@ -21,6 +21,14 @@ inline constexpr FloatFormat formatF32{24, -126, 0x1.fffffep127};
 inline constexpr FloatFormat formatE4m3{4, -6, 448.0};
 inline constexpr FloatFormat formatE5m2{3, -14, 57344.0};
 
+// What .ftz makes zero: results that, rounded to the format's digits as if exponents had no least,
+// are below its smallest normal number. So an H200 has it: of sums and products that round to that
+// number it keeps those nearer than half a unit of its predecessors.
+inline constexpr double tinyF16 = 0x1.ffep-15, tinyF32 = 0x1.ffffffp-127;
+
+// A source of .ftz.
+inline float flushF32(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
+
 // x rounded once to a multiple of the format's spacing; magnitudes above maxFinite become infinity
 // or maxFinite as the rounding mode says (IEEE 754 section 7.4).
 double roundTo(double x, const FloatFormat &format, Rounding mode);
