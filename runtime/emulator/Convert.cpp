@@ -106,10 +106,29 @@ double integerToDouble(int64_t value, bool isUnsigned) {
   return negative ? -double(magnitude) : double(magnitude);
 }
 
-int64_t clampToInteger(double x, Type type) {
-  if (std::isnan(x))
-    return 0;
+// Rounded once to 53 bits.
+double integerToF64(int64_t value, bool isUnsigned, Rounding rounding) {
+  bool negative = !isUnsigned && value < 0;
+  uint64_t magnitude = negative ? 0 - uint64_t(value) : uint64_t(value);
+  if (int drop = 11 - std::countl_zero(magnitude); drop > 0) {
+    uint64_t rest = magnitude & ((uint64_t(1) << drop) - 1), half = uint64_t(1) << (drop - 1);
+    magnitude ^= rest;
+    bool up = rounding == Rounding::Nearest
+                  ? rest > half || (rest == half && magnitude >> drop & 1)
+                  : rest != 0 && rounding == (negative ? Rounding::Down : Rounding::Up);
+    // The last step alone may leave 64 bits.
+    double rounded = double(magnitude) + (up ? std::ldexp(1.0, drop) : 0.0);
+    return negative ? -rounded : rounded;
+  }
+  return negative ? -double(magnitude) : double(magnitude);
+}
+
+// NaN is the least integer where either side has 64 bits, else 0: the PTX ISA says so only of some,
+// an H200 of all, also of unsigned types and with .sat.
+int64_t clampToInteger(double x, Type type, Type from) {
   int width = bits(type);
+  if (std::isnan(x))
+    return width == 64 || from == Type::F64 ? int64_t(uint64_t(1) << (width - 1)) : 0;
   if (isSigned(type)) {
     double limit = std::ldexp(1.0, width - 1);
     if (x >= limit)
@@ -137,6 +156,9 @@ int64_t saturateInteger(int64_t value, bool fromUnsigned, Type type) {
   return uint64_t(value) > high ? int64_t(high) : value;
 }
 
+// Of -0, too, .relu makes +0.
+double positive(double x) { return x <= 0 ? 0.0 : x; }
+
 double flush(double x, Type type) {
   return type == Type::F32 && std::fabs(x) < 0x1p-126 ? std::copysign(0.0, x) : x;
 }
@@ -157,25 +179,22 @@ Flow stagedHandler(Warp &w, const Inst &i, uint32_t mask) {
     }
     double x =
         isFloat(from) ? numberOf(uint64_t(value), from) : integerToDouble(value, fromUnsigned);
-    if (i.flag & Ftz)
+    // ptxas drops the modifier where the result is f16, which shows where rounding is directed.
+    if (i.flag & Ftz && to != Type::F16)
       x = flush(x, from);
     if (i.flag & Integral)
       x = roundIntegral(x, rounding);
     if (!isFloat(to)) {
-      value = clampToInteger(x, to);
+      value = clampToInteger(x, to, from);
       continue;
     }
+    if (to == Type::F64 && !isFloat(from)) // a sticky bit is no number
+      x = integerToF64(value, fromUnsigned, rounding);
     if (i.flag & Sat)
       x = x > 0 ? std::min(x, 1.0) : 0.0;
     if (i.flag & Relu)
-      x = x < 0 ? 0.0 : x;
+      x = positive(x);
     bool narrows = !(i.flag & Integral);
-    if (to == Type::F64 && !isFloat(from)) {
-      // A sticky bit is no number: this conversion rounds by itself.
-      x = fromUnsigned ? double(uint64_t(value)) : double(value);
-      value = int64_t(std::bit_cast<uint64_t>(x));
-      continue;
-    }
     value = int64_t(patternOf(x, to, narrows ? rounding : Rounding::Nearest));
     if (i.flag & Ftz)
       value = int64_t(patternOf(flush(numberOf(uint64_t(value), to), to), to, Rounding::Nearest));
@@ -255,7 +274,7 @@ Handler direct(Type to, Type from) {
 uint32_t packOne(double x, const Inst &i) {
   Type element = Type(i.width);
   if (i.flag & Relu)
-    x = x < 0 ? 0.0 : x;
+    x = positive(x);
   if (element == Type::E4M3)
     return toE4m3(x);
   if (element == Type::E5M2)
@@ -300,17 +319,19 @@ Flow widenPairHandler(Warp &w, const Inst &i, uint32_t mask) {
     for (int h = 0; h < 2; ++h) {
       auto code = uint8_t(a[l] >> 8 * h);
       float x = e4m3 ? e4m3ToF32(code) : e5m2ToF32(code);
-      result |= uint32_t(f32ToF16(relu && x < 0 ? 0.0f : x)) << 16 * h;
+      result |= uint32_t(f32ToF16(relu && x <= 0 ? 0.0f : x)) << 16 * h;
     }
     return result;
   });
   return Flow::Next;
 }
 
-// Round to nearest, ties away from zero, to 10 explicit significand bits.
+// Round to nearest, ties away from zero, to 10 explicit significand bits. NaN keeps those of its
+// bits that remain, and is infinity if none does: ptxas makes the conversion of integer
+// instructions.
 struct ToTf32 {
   static uint32_t apply(uint32_t x) {
-    return (x & 0x7fffffff) > 0x7f800000u ? 0x7fffffffu : (x + 0x1000u) & 0xffffe000u;
+    return ((x & 0x7fffffff) >= 0x7f800000u ? x : x + 0x1000u) & 0xffffe000u;
   }
 };
 

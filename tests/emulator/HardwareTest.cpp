@@ -45,5 +45,58 @@ TEST(Hardware, ComparisonsFlushSubnormals) {
   });
 }
 
+TEST(Hardware, IntegersBecomeF64AsAsked) {
+  expectRows({
+      {"cvt.rz.f64.u64 %x64, %a64;", 64, {0xffffffffffffff7d}, 0x43efffffffffffff},
+      {"cvt.rm.f64.u64 %x64, %a64;", 64, {0xffffffffffffff7d}, 0x43efffffffffffff},
+      {"cvt.rp.f64.u64 %x64, %a64;", 64, {0x800000000000007d}, 0x43e0000000000001},
+      {"cvt.rp.f64.u64 %x64, %a64;", 64, {0xffffffffffffff7d}, 0x43f0000000000000},
+      {"cvt.rz.f64.s64 %x64, %a64;", 64, {0x800000000000007d}, 0xc3dfffffffffffff},
+      {"cvt.rm.f64.s64 %x64, %a64;", 64, {0x8000000000000201}, 0xc3e0000000000000},
+      {"cvt.rp.f64.s64 %x64, %a64;", 64, {0x800000000000007d}, 0xc3dfffffffffffff},
+      {"cvt.rn.f64.s64 %x64, %a64;", 64, {0x800000000000007d}, 0xc3e0000000000000},
+      {"cvt.rn.sat.f64.u8 %x64, %a32;", 64, {0x7d}, 0x3ff0000000000000},
+      {"cvt.rn.sat.f64.s64 %x64, %a64;", 64, {0xffffffffffffff7d}, 0},
+      {"cvt.rz.sat.f64.s64 %x64, %a64;", 64, {0x7d}, 0x3ff0000000000000},
+  });
+}
+
+TEST(Hardware, NanBecomesTheLeastIntegerWhereOneSideHas64Bits) {
+  expectRows({
+      {"cvt.rni.u64.f16 %x64, %a16;", 64, {0x7c01}, uint64_t(1) << 63},
+      {"cvt.rzi.s64.bf16 %x64, %a16;", 64, {0x7fc0}, uint64_t(1) << 63},
+      {"cvt.rni.sat.u64.f32 %x64, %a32;", 64, {0x7fc00000}, uint64_t(1) << 63},
+      {"cvt.rzi.s32.f32 %x32, %a32;", 32, {0x7fc00000}, 0},
+      {"cvt.rni.u8.f64 %x16, %a64;", 16, {0x7ff8000000000000}, 0x80},
+      {"cvt.rni.s8.f64 %x16, %a64;", 16, {0x7ff8000000000000}, 0xff80},
+      {"cvt.rni.u16.f64 %x16, %a64;", 16, {0x7ff0000000000001}, 0x8000},
+      {"cvt.rni.sat.u32.f64 %x32, %a64;", 32, {0x7ff8000000000005}, 0x80000000},
+      {"cvt.rzi.s32.f64 %x32, %a64;", 32, {0xfff0000000000001}, 0x80000000},
+      {"cvt.rni.u64.f64 %x64, %a64;", 64, {0xfff8000000000000}, uint64_t(1) << 63},
+  });
+}
+
+TEST(Hardware, ReluMakesPositiveZeros) {
+  expectRows({
+      {"cvt.rn.relu.f16.f32 %x16, %a32;", 16, {0x80000000}, 0},
+      {"cvt.rz.relu.bf16.f32 %x16, %a32;", 16, {0x80000000}, 0},
+      {"cvt.rn.relu.f16x2.f32 %x32, %a32, %b32;", 32, {0xc380c000, 0x80000000}, 0},
+      {"cvt.rn.satfinite.relu.e5m2x2.f32 %x16, %a32, %b32;", 16, {0x80000000, 0x3e715e62}, 0x34},
+      {"cvt.rn.satfinite.relu.e4m3x2.f16x2 %x16, %a32;", 16, {0x8000d7e0}, 0},
+      {"cvt.rn.relu.f16x2.e4m3x2 %x32, %a16;", 32, {0x8180}, 0},
+  });
+}
+
+TEST(Hardware, NarrowConversionsOfNanAndSubnormals) {
+  expectRows({
+      {"cvt.rna.tf32.f32 %x32, %a32;", 32, {0x7f800001}, 0x7f800000},
+      {"cvt.rna.tf32.f32 %x32, %a32;", 32, {0xff800001}, 0xff800000},
+      {"cvt.rna.tf32.f32 %x32, %a32;", 32, {0x7fc00000}, 0x7fc00000},
+      {"cvt.rm.ftz.f16.f32 %x16, %a32;", 16, {0x80000001}, 0x8001},
+      {"cvt.rp.ftz.f16.f32 %x16, %a32;", 16, {2}, 1},
+      {"cvt.rm.ftz.bf16.f32 %x16, %a32;", 16, {0x80000001}, 0x8000},
+  });
+}
+
 } // namespace
 } // namespace rho::emulator::test
