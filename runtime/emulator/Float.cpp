@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 namespace rho::emulator {
@@ -18,18 +19,30 @@ struct Add {
 struct Sub {
   template <class T> static T apply(T a, T b) { return a - b; }
 };
+// exact() of f32 operations is what their last rounding begins with.
 struct Mul {
+  static double exact(float a, float b) { return double(a) * double(b); }
   template <class T> static T apply(T a, T b) { return a * b; }
 };
 struct Div {
   template <class T> static T apply(T a, T b) { return a / b; }
 };
+// "For 2^126 < |b| < 2^128, if a is infinity, div.approx.f32 returns NaN, otherwise it returns a
+// sign-preserving 0."
+struct ApproxDiv {
+  static float apply(float a, float b) {
+    bool large = std::fabs(b) > 0x1p126f && std::isfinite(b);
+    return a / (large ? std::copysign(std::numeric_limits<float>::infinity(), b) : b);
+  }
+  static double apply(double a, double b) { return a / b; }
+};
 // The product of two floats is exact in double; the sum is kept odd, so the last rounding is the
 // only one.
 struct Fma {
-  static float apply(float a, float b, float c) {
-    return float(addToOdd(double(a) * double(b), double(c)));
+  static double exact(float a, float b, float c) {
+    return addToOdd(double(a) * double(b), double(c));
   }
+  static float apply(float a, float b, float c) { return float(exact(a, b, c)); }
   static double apply(double a, double b, double c) { return std::fma(a, b, c); }
 };
 // The number wins over NaN; -0 is less than +0.
@@ -83,19 +96,21 @@ struct Copysign {
   template <class T> static T apply(T a, T b) { return std::copysign(b, a); }
 };
 
-inline float flush(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
 inline float saturate(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
 
 // .ftz and .sat of f32 operations.
 template <class Op, bool Ftz, bool Sat> struct Modified {
-  static float in(float x) { return Ftz ? flush(x) : x; }
-  static float out(float x) {
-    x = Ftz ? flush(x) : x;
-    return Sat ? saturate(x) : x;
+  static float in(float x) { return Ftz ? flushF32(x) : x; }
+  template <class... Floats> static float apply(Floats... sources) {
+    float result;
+    if constexpr (Ftz && requires { Op::exact(sources...); }) {
+      double exact = Op::exact(in(sources)...);
+      result = float(std::fabs(exact) < tinyF32 ? std::copysign(0.0, exact) : exact);
+    } else {
+      result = in(Op::apply(in(sources)...));
+    }
+    return Sat ? saturate(result) : result;
   }
-  static float apply(float a) { return out(Op::apply(in(a))); }
-  static float apply(float a, float b) { return out(Op::apply(in(a), in(b))); }
-  static float apply(float a, float b, float c) { return out(Op::apply(in(a), in(b), in(c))); }
 };
 
 // Both halves of a 64-bit register.
@@ -145,9 +160,12 @@ template <class Op, int Sources> void finish(Decoder &d, bool ftz, bool sat) {
 // Round to nearest is the default and the only mode of f32 and f64 arithmetic here; .rz, .rm and
 // .rp stay as modifiers and are refused.
 template <class Op, int Sources> void arithmetic(Decoder &d) {
-  d.takeOne({"rn", "approx", "full"});
+  bool approximate = d.takeOne({"rn", "approx", "full"}) == 1;
   bool ftz = d.take("ftz");
   bool sat = d.take("sat");
+  if constexpr (std::is_same_v<Op, Div>)
+    if (approximate)
+      return finish<ApproxDiv, Sources>(d, ftz, sat);
   finish<Op, Sources>(d, ftz, sat);
 }
 
@@ -227,8 +245,8 @@ template <class T> Flow testpHandler(Warp &w, const Inst &i, uint32_t mask) {
       return what != FP_NAN;
     case Test::NotANumber:
       return what == FP_NAN;
-    case Test::Normal:
-      return what == FP_NORMAL;
+    case Test::Normal: // "As a special case, positive and negative zero are considered normal"
+      return what == FP_NORMAL || what == FP_ZERO;
     case Test::Subnormal:
       return what == FP_SUBNORMAL;
     }

@@ -14,11 +14,13 @@ struct F16 {
   static float widen(uint16_t x) { return f16ToF32(x); }
   static uint16_t narrow(float x) { return f32ToF16(x); }
   static constexpr uint16_t infinity = 0x7c00, smallestNormal = 0x0400, one = 0x3c00;
+  static constexpr auto tiny = float(tinyF16);
 };
 struct Bf16 {
   static float widen(uint16_t x) { return bf16ToF32(x); }
   static uint16_t narrow(float x) { return f32ToBf16(x); }
   static constexpr uint16_t infinity = 0x7f80, smallestNormal = 0x0080, one = 0x3f80;
+  static constexpr float tiny = 0; // no sum or product of bf16 has .ftz
 };
 
 // Sums and products of two in float have more than twice the digits, so rounding them again equals
@@ -33,16 +35,17 @@ struct HalfSub {
     return F::narrow(F::widen(a) - F::widen(b));
   }
 };
+// exact() is what the last rounding begins with.
 struct HalfMul {
-  template <class F> static uint16_t apply(uint16_t a, uint16_t b) {
-    return F::narrow(F::widen(a) * F::widen(b));
+  template <class F> static float exact(uint16_t a, uint16_t b) {
+    return F::widen(a) * F::widen(b);
   }
 };
 // The product is exact in double; both narrowings keep a sticky bit until the last.
 struct HalfFma {
-  template <class F> static uint16_t apply(uint16_t a, uint16_t b, uint16_t c) {
+  template <class F> static float exact(uint16_t a, uint16_t b, uint16_t c) {
     double product = double(F::widen(a)) * double(F::widen(b));
-    return F::narrow(toFloatOdd(addToOdd(product, double(F::widen(c)))));
+    return toFloatOdd(addToOdd(product, double(F::widen(c))));
   }
 };
 template <class F> bool isNan(uint16_t x) { return (x & 0x7fff) > F::infinity; }
@@ -87,6 +90,15 @@ struct HalfTanh {
 template <class F> uint16_t flush(uint16_t x) {
   return (x & 0x7fff) < F::smallestNormal ? x & 0x8000 : x;
 }
+// One operation; `flushes`: .ftz, of which the sources know already.
+template <class Op, class F, class... Halves> uint16_t applied(bool flushes, Halves... sources) {
+  if constexpr (requires { Op::template exact<F>(sources...); }) {
+    float exact = Op::template exact<F>(sources...);
+    return F::narrow(flushes && std::fabs(exact) < F::tiny ? std::copysign(0.0f, exact) : exact);
+  } else {
+    return Op::template apply<F>(sources...);
+  }
+}
 template <class F> uint16_t after(uint16_t x, uint8_t modifiers) {
   if (modifiers & Ftz)
     x = flush<F>(x);
@@ -123,12 +135,13 @@ Flow halfHandler(Warp &w, const Inst &i, uint32_t mask) {
   auto in = [mode](uint16_t x) { return Modified && mode & Ftz ? flush<F>(x) : x; };
   forHalves<Pair>(w.reg<uint16_t>(i.d), mask, [&](int l) {
     uint16_t result;
+    const bool flushes = Modified && mode & Ftz;
     if constexpr (Sources == 1)
-      result = Op::template apply<F>(in(a[l]));
+      result = applied<Op, F>(flushes, in(a[l]));
     else if constexpr (Sources == 2)
-      result = Op::template apply<F>(in(a[l]), in(b[l]));
+      result = applied<Op, F>(flushes, in(a[l]), in(b[l]));
     else
-      result = Op::template apply<F>(in(a[l]), in(b[l]), in(c[l]));
+      result = applied<Op, F>(flushes, in(a[l]), in(b[l]), in(c[l]));
     return Modified ? after<F>(result, mode) : result;
   });
   return Flow::Next;

@@ -69,7 +69,7 @@ struct MadWide {
     return IntegerAdd::apply(MulWide::apply(a, b), c);
   }
 };
-// Division by zero is unspecified in PTX; all ones is what the hardware's sequence gives.
+// Division by zero is unspecified in PTX; quotient and remainder are all ones on an H200.
 struct IntegerDiv {
   template <class T> static T apply(T a, T b) {
     if (b == 0)
@@ -82,7 +82,7 @@ struct IntegerDiv {
 struct Rem {
   template <class T> static T apply(T a, T b) {
     if (b == 0)
-      return a;
+      return T(-1);
     if (std::is_signed_v<T> && b == T(-1))
       return 0;
     return T(a % b);

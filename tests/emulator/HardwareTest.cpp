@@ -76,6 +76,16 @@ TEST(Hardware, NanBecomesTheLeastIntegerWhereOneSideHas64Bits) {
   });
 }
 
+TEST(Hardware, ZerosAreNormal) {
+  expectRows({
+      {"testp.normal.f32 %q, %a32;", 1, {0}, 1},
+      {"testp.normal.f32 %q, %a32;", 1, {0x80000000}, 1},
+      {"testp.normal.f32 %q, %a32;", 1, {1}, 0},
+      {"testp.subnormal.f32 %q, %a32;", 1, {0}, 0},
+      {"testp.normal.f64 %q, %a64;", 1, {0}, 1},
+  });
+}
+
 TEST(Hardware, ReluMakesPositiveZeros) {
   expectRows({
       {"cvt.rn.relu.f16.f32 %x16, %a32;", 16, {0x80000000}, 0},
@@ -85,6 +95,47 @@ TEST(Hardware, ReluMakesPositiveZeros) {
       {"cvt.rn.satfinite.relu.e4m3x2.f16x2 %x16, %a32;", 16, {0x8000d7e0}, 0},
       {"cvt.rn.relu.f16x2.e4m3x2 %x32, %a16;", 32, {0x8180}, 0},
   });
+}
+
+// The last two round to the smallest normal number also with unlimited exponents, and stay.
+TEST(Hardware, ResultsAreFlushedAsIfExponentsHadNoLeast) {
+  expectRows({
+      {"mul.ftz.f32 %x32, %a32, %b32;", 32, {0x3f7fffff, 0x80800000}, 0x80000000},
+      {"mul.ftz.f32 %x32, %a32, %b32;", 32, {0x1f000000, 0x20ffffff}, 0},
+      {"mul.f32 %x32, %a32, %b32;", 32, {0x1f000000, 0x20ffffff}, 0x800000},
+      {"mul.ftz.sat.f32 %x32, %a32, %b32;", 32, {0x1f000000, 0x20ffffff}, 0},
+      {"fma.rn.ftz.f32 %x32, %a32, %b32, %c32;",
+       32,
+       {0x9e000000, 0x21ffffff, 0x80000000},
+       0x80000000},
+      {"mul.ftz.f16 %x16, %a16, %b16;", 16, {0x3bff, 0x400}, 0},
+      {"mul.ftz.f16 %x16, %a16, %b16;", 16, {0x1800, 0xa7ff}, 0x8000},
+      {"mul.f16 %x16, %a16, %b16;", 16, {0x3bff, 0x400}, 0x400},
+      {"mul.ftz.f16x2 %x32, %a32, %b32;", 32, {0x1c007c01, 0x23ff7bff}, 0x7fff},
+      {"fma.rn.ftz.f16 %x16, %a16, %b16, %c16;", 16, {0x2000, 0x1fff, 0}, 0},
+      {"fma.rn.ftz.relu.f16 %x16, %a16, %b16, %c16;", 16, {0x9400, 0xabff, 0x8000}, 0},
+      {"fma.rn.ftz.f32 %x32, %a32, %b32, %c32;",
+       32,
+       {0x81000000, 0x80800001, 0x80800000},
+       0x80800000},
+      {"fma.rn.ftz.f16 %x16, %a16, %b16, %c16;", 16, {0x401, 0x400, 0x8400}, 0x8400},
+  });
+}
+
+TEST(Hardware, DivisionsByLargeNumbersAndByZero) {
+  expectRows({
+      {"div.approx.f32 %x32, %a32, %b32;", 32, {0x7f7fffff, 0x7f7fffff}, 0},
+      {"div.approx.f32 %x32, %a32, %b32;", 32, {0x7f7ffffe, 0xff7ffffe}, 0x80000000},
+      {"div.approx.ftz.f32 %x32, %a32, %b32;", 32, {0xff7fffff, 0xff7ffffe}, 0},
+      {"div.approx.f32 %x32, %a32, %b32;", 32, {0x7e800000, 0x7e800000}, 0x3f800000},
+      {"div.approx.f32 %x32, %a32, %b32;", 32, {0x3f800000, 0x7f800000}, 0},
+      {"rem.u16 %x16, %a16, %b16;", 16, {2, 0}, 0xffff},
+      {"rem.s32 %x32, %a32, %b32;", 32, {7, 0}, 0xffffffff},
+      {"rem.u64 %x64, %a64, %b64;", 64, {3, 0}, ~uint64_t(0)},
+  });
+  uint64_t infinity =
+      evaluate("div.approx.f32 %x32, %a32, %b32;", 32, {{0x7f800000, 0x7f7fffff}})[0];
+  EXPECT_GT(infinity & 0x7fffffff, 0x7f800000u); // NaN
 }
 
 TEST(Hardware, NarrowConversionsOfNanAndSubnormals) {

@@ -62,7 +62,7 @@ TEST(Integer, DivisionRoundsToZeroAndSurvivesZero) {
     return s32(b) == 0 ? 0xffffffffu : u32(s32(a) / s32(b));
   });
   expectEach("rem.s32 %x32, %a32, %b32;", 32, cases, [](auto a, auto b, auto) -> uint64_t {
-    return s32(b) == 0 ? a : u32(s32(a) % s32(b));
+    return s32(b) == 0 ? 0xffffffffu : u32(s32(a) % s32(b));
   });
   expectEach("div.u64 %x64, %a64, %b64;", 64, integerCases(64),
              [](auto a, auto b, auto) { return b == 0 ? ~uint64_t(0) : a / b; });
