@@ -23,6 +23,9 @@ struct LanePointers {
 constexpr uint8_t addressIs32 = 0x80;
 void laneAddresses(const Warp &warp, uint32_t base, int64_t offset, bool is32, LaneAddresses &out);
 
+// Of a generic address, or one in any space: whether it is global memory's (see Machine.h).
+inline bool isGlobalAddress(uint64_t address) { return address >= paramWindow + windowBytes; }
+
 // Host pointers for the `bytes` (a power of two) at each active lane's address in `space`. False:
 // a check failed and the warp has the error.
 bool resolve(Warp &warp, const Inst &inst, uint32_t mask, Space space, uint32_t bytes,

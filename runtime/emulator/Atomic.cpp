@@ -61,7 +61,7 @@ template <uint16_t (*AddOne)(uint16_t, uint16_t)> uint32_t addPair(uint32_t a, u
          AddOne(uint16_t(a), uint16_t(b));
 }
 
-// Bits: the unsigned type in memory. Update: its new value.
+// Bits: the unsigned type in memory. Update: its new value, of global or other memory.
 template <class Bits, class Update>
 Flow atomicLanes(Warp &w, const Inst &i, uint32_t mask, Update update) {
   LaneAddresses addresses;
@@ -75,7 +75,8 @@ Flow atomicLanes(Warp &w, const Inst &i, uint32_t mask, Update update) {
     int l = std::countr_zero(rest);
     std::atomic_ref<Bits> cell(*reinterpret_cast<Bits *>(at.at[l]));
     Bits old = cell.load();
-    while (!cell.compare_exchange_weak(old, update(old, b[l], c[l]))) {
+    bool isGlobal = isGlobalAddress(addresses.at[l]);
+    while (!cell.compare_exchange_weak(old, update(old, b[l], c[l], isGlobal))) {
     }
     if (i.d)
       w.reg<Bits>(i.d)[l] = old;
@@ -86,13 +87,22 @@ Flow atomicLanes(Warp &w, const Inst &i, uint32_t mask, Update update) {
 
 template <class T, class Bits> Flow atomicHandler(Warp &w, const Inst &i, uint32_t mask) {
   auto operation = Operation(i.n);
-  return atomicLanes<Bits>(w, i, mask, [operation](Bits old, Bits b, Bits c) {
+  return atomicLanes<Bits>(w, i, mask, [operation](Bits old, Bits b, Bits c, bool) {
     return as<Bits>(updated<T>(operation, as<T>(old), as<T>(b), as<T>(c)));
   });
 }
 template <class Bits, Bits (*AddOne)(Bits, Bits)>
 Flow atomicAdd(Warp &w, const Inst &i, uint32_t mask) {
-  return atomicLanes<Bits>(w, i, mask, [](Bits old, Bits b, Bits) { return AddOne(old, b); });
+  return atomicLanes<Bits>(w, i, mask, [](Bits old, Bits b, Bits, bool) { return AddOne(old, b); });
+}
+// "atom.add.f32 on global memory flushes subnormal inputs and results to sign-preserving zero;
+// whereas, atom.add.f32 on shared memory supports subnormal inputs and results"; bulk copies keep
+// them in either.
+Flow atomicAddF32(Warp &w, const Inst &i, uint32_t mask) {
+  return atomicLanes<uint32_t>(w, i, mask, [](uint32_t old, uint32_t b, uint32_t, bool isGlobal) {
+    auto x = as<float>(old), y = as<float>(b);
+    return as<uint32_t>(isGlobal ? flushF32(flushF32(x) + flushF32(y)) : x + y);
+  });
 }
 
 Handler handlerOf(Operation operation, Type type) {
@@ -120,7 +130,7 @@ Handler handlerOf(Operation operation, Type type) {
   case Type::S64:
     return add ? atomicHandler<uint64_t, uint64_t> : atomicHandler<int64_t, uint64_t>;
   case Type::F32:
-    return add ? atomicHandler<float, uint32_t> : nullptr;
+    return add ? atomicAddF32 : nullptr;
   case Type::F64:
     return add ? atomicHandler<double, uint64_t> : nullptr;
   case Type::F16:

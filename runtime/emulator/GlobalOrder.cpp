@@ -59,8 +59,7 @@ std::vector<uint64_t> globalOnes(uint32_t mask, const LaneAddresses &addresses) 
   std::vector<uint64_t> all;
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     uint64_t address = addresses.at[std::countr_zero(rest)];
-    if (address >= paramWindow + windowBytes &&
-        std::find(all.begin(), all.end(), address) == all.end())
+    if (isGlobalAddress(address) && std::find(all.begin(), all.end(), address) == all.end())
       all.push_back(address);
   }
   return all;

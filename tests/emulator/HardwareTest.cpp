@@ -149,5 +149,47 @@ TEST(Hardware, NarrowConversionsOfNanAndSubnormals) {
   });
 }
 
+// Additions of f32 flush subnormals in global memory, and there alone; those of bulk copies do not.
+TEST(Hardware, AtomicSumsInGlobalMemoryFlush) {
+  struct Sum {
+    uint32_t start, addend, global, shared;
+  };
+  for (const Sum &sum :
+       {Sum{0, 1, 0, 1}, Sum{0, 0x80000001, 0, 0x80000001}, Sum{1, 0x7fffff, 0, 0x800000},
+        Sum{0x200, 0x300, 0, 0x500}, Sum{0x3f800000, 0x3f800000, 0x40000000, 0x40000000}}) {
+    std::string body = "mov.b32 %r1, " + std::to_string(sum.start) + ";\nmov.b32 %r2, " +
+                       std::to_string(sum.addend) +
+                       ";\nmov.b32 %r3, s;\nst.shared.b32 [%r3], %r1;\n"
+                       "st.global.v4.b32 [%dout], {%r1, %r1, %r1, %r1};\n"
+                       "atom.shared.add.f32 %r4, [%r3], %r2;\nld.shared.b32 %r4, [%r3];\n"
+                       "atom.global.add.f32 %r5, [%dout], %r2;\nred.add.f32 [%dout+4], %r2;\n"
+                       "red.global.add.f32 [%dout+8], %r2;\nst.global.b32 [%dout+12], %r4;";
+    Config config;
+    config.block.x = 1;
+    config.outBytes = 16;
+    Ran ran = runKernel(kernel(body, ".shared .align 4 .b32 s;"), config);
+    ASSERT_EQ(ran.error, "");
+    EXPECT_EQ(ran.as<uint32_t>(),
+              (std::vector<uint32_t>{sum.global, sum.global, sum.global, sum.shared}));
+  }
+}
+
+TEST(Hardware, BulkSumsInGlobalMemoryDoNotFlush) {
+  Config config;
+  config.outBytes = 128;
+  Ran ran = runKernel(kernel("mov.u32 %r2, s;\nshl.b32 %r3, %tid32, 2;\nadd.u32 %r3, %r3, %r2;\n"
+                             "st.shared.b32 [%r3], 0x300;\n"
+                             "mul.wide.u32 %d1, %tid32, 4;\nadd.u64 %d1, %d1, %dout;\n"
+                             "st.global.b32 [%d1], 0x200;\nfence.proxy.async;\nbar.sync 0;\n"
+                             "setp.eq.u32 %p1, %tid32, 0;\n"
+                             "@%p1 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 "
+                             "[%dout], [%r2], 128;\n@%p1 cp.async.bulk.commit_group;\n"
+                             "@%p1 cp.async.bulk.wait_group 0;",
+                             ".shared .align 128 .b8 s[128];"),
+                      config);
+  ASSERT_EQ(ran.error, "");
+  EXPECT_EQ(ran.as<uint32_t>(), std::vector<uint32_t>(32, 0x500));
+}
+
 } // namespace
 } // namespace rho::emulator::test
