@@ -133,15 +133,27 @@ Flow isspacepHandler(Warp &w, const Inst &i, uint32_t mask) {
   return Flow::Next;
 }
 
+// Addresses of constants are global ones, as the variables that they lie in tell.
+Flow isConstantHandler(Warp &w, const Inst &i, uint32_t mask) {
+  const auto *a = w.reg<uint64_t>(i.a);
+  uint32_t result = 0;
+  for (int l = 0; l < 32; ++l)
+    if (const Allocation *found = w.cta->state->map.before(a[l]))
+      result |= found->constant && found->contains(a[l], 1) ? laneBit[size_t(l)] : 0;
+  setPredicate(w.predicate(i.d), mask, result);
+  return Flow::Next;
+}
+
 void isspacep(Decoder &d) {
-  int space = takeSpace(d);
+  bool isConstant = d.take("const");
+  int space = isConstant ? 0 : takeSpace(d);
   if (space < 0)
     return d.unknown();
   d.expectOperands(2);
   d.inst.d = d.predicateDestination(d.operand(0));
   d.inst.a = d.source(1, Type::U64);
   d.inst.imm = int64_t(windowOf(space));
-  d.emit(isspacepHandler);
+  d.emit(isConstant ? isConstantHandler : isspacepHandler);
 }
 
 // Cache policies change no value.

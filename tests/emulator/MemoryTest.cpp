@@ -120,12 +120,20 @@ TEST(Memory, GenericAddressesReachEverySpace) {
   cvta.to.shared.u64 %d6, %d2;
   isspacep.shared %p1, %d2;
   isspacep.global %p2, %d2;
+  mov.u64 %d7, numbers;
+  cvta.const.u64 %d7, %d7;
+  isspacep.const %p3, %d7;
+  isspacep.const %p4, %d5;
   selp.b32 %r5, 1, 0, %p1;
   selp.b32 %r6, 1, 0, %p2;
+  selp.b32 %r8, 1, 0, %p3;
+  selp.b32 %r9, 1, 0, %p4;
+  shl.b32 %r8, %r8, 4;
+  or.b32 %r9, %r8, %r9;
   cvt.u32.u64 %r7, %d6;
   mad.wide.u32 %d9, %tid32, 32, %dout;
   st.v4.b32 [%d9], {%r1, %r2, %r3, %r4};
-  st.v4.b32 [%d9+16], {%r5, %r6, %r7, 0};)";
+  st.v4.b32 [%d9+16], {%r5, %r6, %r7, %r9};)";
   std::string declarations = ".shared .align 4 .b32 buffer[4]; "
                              ".global .align 4 .u32 table[2] = {5, 6}; "
                              ".const .align 4 .b32 numbers[3] = {7, -8};";
@@ -134,7 +142,7 @@ TEST(Memory, GenericAddressesReachEverySpace) {
   config.outBytes = 32;
   Ran ran = runKernel(kernel(".local .align 4 .b8 depot[16];" + body, declarations), config);
   ASSERT_EQ(ran.error, "");
-  EXPECT_EQ(ran.as<uint32_t>(), (std::vector<uint32_t>{11, 0, 6, uint32_t(-8), 1, 0, 0, 0}));
+  EXPECT_EQ(ran.as<uint32_t>(), (std::vector<uint32_t>{11, 0, 6, uint32_t(-8), 1, 0, 0, 16}));
 }
 
 TEST(Memory, VariablesStartAnewInEveryLaunch) {
