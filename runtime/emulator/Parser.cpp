@@ -355,7 +355,7 @@ private:
       out.kind = Operand::Kind::Vector;
       do {
         out.parts.emplace_back();
-        if (peek().is('{')) {
+        if (peek().is('{') || peek().is('[')) { // nothing nests deeper than a tensor's coordinates
           fail("a register");
           return false;
         }

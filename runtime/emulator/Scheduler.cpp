@@ -378,6 +378,9 @@ std::string shape(const uint32_t (&d)[3]) {
   return std::to_string(d[0]) + "x" + std::to_string(d[1]) + "x" + std::to_string(d[2]);
 }
 
+// CUDA C++ Programming Guide, "Maximum amount of local memory per thread".
+constexpr uint64_t mostLocalBytes = 512 * 1024;
+
 // What makes a launch impossible; empty: nothing.
 std::string launchProblem(const Program::Impl &program, const Entry &entry, const Launch &launch) {
   uint32_t block[3] = {launch.block.x, launch.block.y, launch.block.z};
@@ -411,6 +414,9 @@ std::string launchProblem(const Program::Impl &program, const Entry &entry, cons
   if (shared < 0 || shared > limit || entry.staticShared + uint64_t(shared) > uint64_t(limit))
     return std::to_string(shared) + " bytes of dynamic and " + std::to_string(entry.staticShared) +
            " of static shared memory, a block may have " + std::to_string(limit);
+  if (entry.localBytes > mostLocalBytes)
+    return std::to_string(entry.localBytes) + " bytes of local memory, a thread may have " +
+           std::to_string(mostLocalBytes);
   if (launch.parameters.size() != entry.parameterBytes)
     return std::to_string(launch.parameters.size()) + " bytes of parameters, the entry takes " +
            std::to_string(entry.parameterBytes);

@@ -74,6 +74,19 @@ TEST(Program, SyntaxErrorsNameWhatWasExpected) {
             "register after `@` [emulator_syntax]\n");
 }
 
+TEST(Program, OperandsDoNotNestWithoutEnd) {
+  for (const std::string part : {"[%d1,{", "{[%d1,{", "{", "["}) {
+    std::string deep;
+    for (int i = 0; i < 50000; ++i)
+      deep += part;
+    EXPECT_NE(parseError(kernel("ld.global.b32 %r1, " + deep)).find("[emulator_syntax]"),
+              std::string::npos)
+        << part;
+  }
+  EXPECT_EQ(parseError(kernel("ld.global.b32 %r1, [%d1, {[%d1, {%r1}]}];")),
+            "error: ptx line 21: found `[`, expected a register [emulator_syntax]\n");
+}
+
 TEST(Program, LaunchesThatCannotBe) {
   Result<Program> program = Program::parse(
       ".version 8.0\n.target sm_80\n.visible .entry a(.param .u64 p) .reqntid 64 { ret; }\n"
@@ -116,6 +129,11 @@ TEST(Program, LaunchesThatCannotBe) {
       "error: launch of `b` with 200000 bytes of dynamic and 0 of static shared memory, a block "
       "may have 166912 [emulator_bad_launch]\n");
   EXPECT_NE(errorOf("b", {}, {1, 1, 1}, -1, 0), "");
+  Config config;
+  EXPECT_EQ(
+      runKernel(kernel(".local .align 4 .b8 l[1073741824];\nst.local.b32 [l], 1;"), config).error,
+      "error: launch of `k` with 1073741824 bytes of local memory, a thread may have 524288 "
+      "[emulator_bad_launch]\n");
 }
 
 TEST(Program, ScopesHideNamesAndKeepLabelsApart) {
