@@ -2,6 +2,7 @@
 
 #include "dsl/Lasting.h"
 #include "runtime/emulator/Numbers.h"
+#include "runtime/emulator/Targets.h"
 
 #include <algorithm>
 #include <cstring>
@@ -166,6 +167,11 @@ void Decoder::decodeOne(uint32_t index) {
   auto found = opcodeTable().find(current->opcode[0]);
   if (found == opcodeTable().end())
     return unknown();
+  if (std::optional<std::string> needed = missingTarget(*current, module.target)) {
+    error = makeError(DiagId::emulator_target, {std::to_string(current->line), statementText(),
+                                                *needed, std::string(module.target)});
+    return;
+  }
   found->second(*this);
 }
 

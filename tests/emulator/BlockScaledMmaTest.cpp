@@ -120,7 +120,7 @@ void check(const BlockScaledForm &form, const Selectors &s) {
   Config config;
   config.in = bytesOf(operands.in);
   config.outBytes = 512;
-  Ran ran = runKernel(kernel(body(form, s)), config);
+  Ran ran = runKernel(forTarget(kernel(body(form, s)), "sm_120a"), config);
   ASSERT_EQ(ran.error, "");
   auto out = ran.as<float>();
   for (int lane = 0; lane < 32; ++lane)
@@ -157,7 +157,7 @@ std::string failure(const BlockScaledForm &form, const Selectors &s, uint32_t sc
     in[lane * 16 + 6] = in[lane * 16 + 7] = scales;
   config.in = bytesOf(in);
   config.outBytes = 512;
-  std::string error = runKernel(kernel(body(form, s)), config).error;
+  std::string error = runKernel(forTarget(kernel(body(form, s)), "sm_120a"), config).error;
   EXPECT_TRUE(error.empty() || error.find("[emulator_block_scale]") != std::string::npos);
   return error.substr(0, error.find(": ptx"));
 }
@@ -189,7 +189,7 @@ TEST(BlockScaledMma, NanScalesGiveNan) {
   Config config;
   config.in = bytesOf(operands.in);
   config.outBytes = 512;
-  Ran ran = runKernel(kernel(body(mxfp8, s)), config);
+  Ran ran = runKernel(forTarget(kernel(body(mxfp8, s)), "sm_120a"), config);
   ASSERT_EQ(ran.error, "");
   auto out = ran.as<float>();
   for (size_t lane = 0; lane < 32; ++lane)
@@ -197,7 +197,6 @@ TEST(BlockScaledMma, NanScalesGiveNan) {
       EXPECT_EQ(std::isnan(out[lane * 4 + i]), lane / 4 == 3 && i < 2);
 }
 
-// Kinds, shapes and types that the ISA does not combine.
 TEST(BlockScaledMma, DMayBeCInAnotherOrder) {
   std::vector<uint32_t> in(size_t(32) * 16);
   for (size_t i = 0; i < 4; ++i)
@@ -208,12 +207,13 @@ TEST(BlockScaledMma, DMayBeCInAnotherOrder) {
   std::string reordered = body(mxfp8, {0, 0, 0, 0});
   reordered.replace(reordered.find("{%r12, %r13, %r14, %r15}"), 24, "{%r11, %r10, %r9, %r8}");
   reordered.replace(reordered.rfind("{%r12, %r13, %r14, %r15}"), 24, "{%r8, %r9, %r10, %r11}");
-  Ran ran = runKernel(kernel(reordered), config);
+  Ran ran = runKernel(forTarget(kernel(reordered), "sm_120a"), config);
   ASSERT_EQ(ran.error, "");
   for (size_t i = 0; i < 4; ++i)
     EXPECT_EQ(ran.as<uint32_t>()[i], in[11 - i]);
 }
 
+// Kinds, shapes and types that the ISA does not combine.
 TEST(BlockScaledMma, RefusesOtherCombinations) {
   for (const BlockScaledForm &form :
        {BlockScaledForm{"kind::mxf4nvf4.block_scale.scale_vec::4X", "e2m1", "ue8m0", 64, 4, 4},
@@ -221,7 +221,8 @@ TEST(BlockScaledMma, RefusesOtherCombinations) {
         BlockScaledForm{"kind::mxf4nvf4.block_scale.scale_vec::4X", "e2m1", "ue4m3", 32, 4, 4},
         BlockScaledForm{"kind::mxf8f6f4.block_scale.scale_vec::1X", "e4m3", "ue4m3", 32, 8, 1},
         BlockScaledForm{"kind::mxf4.block_scale.scale_vec::2X", "e4m3", "ue8m0", 64, 8, 2}})
-    EXPECT_NE(parseError(kernel(body(form, {0, 0, 0, 0}))).find("emulator_unknown_instruction"),
+    EXPECT_NE(parseError(forTarget(kernel(body(form, {0, 0, 0, 0})), "sm_120a"))
+                  .find("emulator_unknown_instruction"),
               std::string::npos)
         << form.kind;
 }

@@ -211,9 +211,10 @@ TEST(Float, SumsOfHalvesAreOfF32) {
       double magnitude = std::ldexp(double(parts.significand), parts.exponent);
       return parts.negative ? -magnitude : magnitude;
     };
-    auto products = evaluate("fma.rn.f32." + type + " %x32, %a16, %b16, %c32;", 32, cases);
-    auto sums = evaluate("add.rn.f32." + type + " %x32, %a16, %c32;", 32, cases);
-    auto differences = evaluate("sub.rn.f32." + type + " %x32, %b16, %c32;", 32, cases);
+    auto products =
+        evaluate("fma.rn.f32." + type + " %x32, %a16, %b16, %c32;", 32, cases, "sm_100");
+    auto sums = evaluate("add.rn.f32." + type + " %x32, %a16, %c32;", 32, cases, "sm_100");
+    auto differences = evaluate("sub.rn.f32." + type + " %x32, %b16, %c32;", 32, cases, "sm_100");
     for (size_t i = 0; i < cases.size(); ++i) {
       float a = float(number(cases[i][0])), b = float(number(cases[i][1])),
             c = floatOf(cases[i][2]);
@@ -235,7 +236,7 @@ TEST(Float, PairsAreTwoOperations) {
     pairs.push_back(pair);
   }
   auto expect = [&](const std::string &code, auto formula) {
-    auto results = evaluate(code, 64, pairs);
+    auto results = evaluate(code, 64, pairs, "sm_100");
     for (size_t i = 0; i < pairs.size(); ++i)
       for (size_t half : {0, 1}) {
         const Case &own = cases[2 * i + half];

@@ -7,7 +7,7 @@ std::string kernel(const std::string &body, const std::string &declarations, siz
   for (size_t m = 0; m < maps; ++m)
     mapParameters += ", .param .align 64 .b8 map" + std::to_string(m) + "[128]";
   std::string text = R"(.version 8.0
-.target sm_90
+.target sm_90a
 .address_size 64
 )" + (declarations.empty() ? "//" : declarations) +
                      R"(
@@ -30,6 +30,10 @@ std::string kernel(const std::string &body, const std::string &declarations, siz
 
 )" + body + "\n  ret;\n}\n";
   return text;
+}
+
+std::string forTarget(std::string ptx, const std::string &target) {
+  return ptx.replace(ptx.find("sm_90a"), 6, target);
 }
 
 Ran runKernel(const std::string &ptx, const Config &config) {
@@ -78,7 +82,8 @@ Ran runKernel(const std::string &ptx, const Config &config) {
   return ran;
 }
 
-std::vector<uint64_t> evaluate(const std::string &code, int width, const std::vector<Case> &cases) {
+std::vector<uint64_t> evaluate(const std::string &code, int width, const std::vector<Case> &cases,
+                               const std::string &target) {
   // %d8 = in + 24 * index, %d9 = out + 8 * index
   std::string body = R"(
   mov.u32 %r60, %ctaid.x;
@@ -106,7 +111,7 @@ std::vector<uint64_t> evaluate(const std::string &code, int width, const std::ve
   config.grid.x = uint32_t(padded.size() / 32);
   config.in = bytesOf(padded);
   config.outBytes = int64_t(padded.size()) * 8;
-  Ran ran = runKernel(kernel(body), config);
+  Ran ran = runKernel(forTarget(kernel(body), target), config);
   EXPECT_EQ(ran.error, "") << code;
   std::vector<uint64_t> results = ran.as<uint64_t>();
   results.resize(cases.size());

@@ -20,6 +20,8 @@ namespace rho::emulator::test {
 // entry also has the parameters map0 and so on.
 constexpr int bodyLine = 21;
 std::string kernel(const std::string &body, const std::string &declarations = "", size_t maps = 0);
+// The same module for another target than sm_90a.
+std::string forTarget(std::string ptx, const std::string &target);
 
 struct Ran {
   std::string error; // rendered; empty: none
@@ -57,7 +59,8 @@ template <class T> std::vector<uint8_t> bytesOf(const std::vector<T> &values) {
 // Evaluates straight-line code for each case, one thread per case. Sources are %a16, %b32, %c64 and
 // so on, results %x16, %x32, %x64 or predicate %q; `width` says which is returned (1: %q).
 using Case = std::array<uint64_t, 3>;
-std::vector<uint64_t> evaluate(const std::string &code, int width, const std::vector<Case> &cases);
+std::vector<uint64_t> evaluate(const std::string &code, int width, const std::vector<Case> &cases,
+                               const std::string &target = "sm_90a");
 
 // A generator that gives the same numbers in every run.
 inline std::mt19937_64 repeatable(uint64_t seed) { return std::mt19937_64(seed); }

@@ -196,8 +196,9 @@ void checkShape(const Shape &shape) {
   Config config;
   config.in = bytesOf(in);
   config.outBytes = 512;
-  Ran ran = runKernel(kernel(mmaBody(shape.instruction, registersA, halfC ? 2 : 4, halfD ? 2 : 4)),
-                      config);
+  std::string body = mmaBody(shape.instruction, registersA, halfC ? 2 : 4, halfD ? 2 : 4);
+  bool hasKind = shape.instruction.find("kind::") != std::string::npos;
+  Ran ran = runKernel(forTarget(kernel(body), hasKind ? "sm_120a" : "sm_90a"), config);
   ASSERT_EQ(ran.error, "");
   auto out = ran.as<uint32_t>();
   for (int lane = 0; lane < 32; ++lane)

@@ -156,7 +156,6 @@ Ran runProduct(const std::string &wait, const std::string &fence,
                                 "]; .shared .align 128 .b8 result[16384]; "
                                 ".shared .align 8 .b64 full[3]; .shared .align 8 .b64 empty[3];",
                             config.maps.size());
-  text.replace(text.find(".version 8.0\n.target sm_90\n"), 27, ".version 8.8\n.target sm_90a\n");
   text.replace(text.find(".maxntid 1024"), 13, ".reqntid 256, 1, 1\n.maxnreg 136");
   return runKernel(text, config);
 }
