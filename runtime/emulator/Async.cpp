@@ -6,7 +6,6 @@
 #include "runtime/emulator/Decode.h"
 #include "runtime/emulator/Lanes.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace rho::emulator {
@@ -41,7 +40,7 @@ uint32_t sourceBytes(const Warp &w, const Inst &i, int l) {
   case SourceSize::All:
     break;
   case SourceSize::Register:
-    return std::min<uint32_t>(w.reg<uint32_t>(i.c)[l], i.width);
+    return w.reg<uint32_t>(i.c)[l];
   case SourceSize::IgnorePredicate:
     return (w.predicate(i.c) ^ (i.mode ? ~0u : 0)) >> l & 1 ? 0 : i.width;
   }
@@ -66,6 +65,10 @@ Flow copyHandler(Warp &w, const Inst &i, uint32_t mask) {
       return Flow::Leave;
     uint8_t *host = shared.data() + address;
     uint32_t read = sourceBytes(w, i, l);
+    if (read > bytes)
+      return w.fail(i, l, DiagId::emulator_value,
+                    {std::to_string(read) + " bytes of the source where " + std::to_string(bytes) +
+                     " are copied"});
     if (read > 0) {
       if (misaligned(w, i, l, "global", from.at[l], bytes))
         return Flow::Leave;

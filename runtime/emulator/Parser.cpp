@@ -3,6 +3,7 @@
 #include "runtime/emulator/DeclarationReader.h"
 #include "runtime/emulator/Scopes.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 
@@ -58,6 +59,12 @@ private:
     if (peek().kind != Kind::DotWord)
       return fail("a directive");
     std::string_view directive = peek().text;
+    if (directive == ".version") {
+      versioned = true;
+      return skipLine();
+    }
+    if (!versioned)
+      return fail("`.version` before anything else");
     if (directive == ".target") {
       next();
       module.target = word("a target");
@@ -65,8 +72,14 @@ private:
         word("a target option");
       return;
     }
-    if (directive == ".version" || directive == ".address_size")
-      return skipLine();
+    if (module.target.empty())
+      return fail("`.target` before anything else");
+    if (directive == ".address_size") {
+      next();
+      if (peek().text != "64")
+        return fail("64");
+      return (void)next();
+    }
     if (directive == ".file")
       return fileDirective();
     if (directive == ".loc")
@@ -170,7 +183,12 @@ private:
     functionStart = module.entries.size();
     module.entries.emplace_back();
     Function &function = module.entries.back();
+    uint32_t line = peek().line;
     function.name = word("an entry's name");
+    if (std::any_of(module.entries.begin(), module.entries.end() - 1,
+                    [&](const Function &each) { return each.name == function.name; }))
+      return fail(line, "entry `" + std::string(function.name) + "` again",
+                  "each entry once per module");
     if (accept('(')) {
       while (!failed && !accept(')')) {
         parameter(function);
@@ -457,6 +475,7 @@ private:
   Module module;
   std::vector<Scope> scopes; // [0]: the module
   size_t functionStart = 0;
+  bool versioned = false;
   std::optional<uint64_t> rhoFile;
   uint32_t originLine = 0, originFile = 0;
   std::vector<uint32_t> statementFiles; // per statement, in order

@@ -364,6 +364,8 @@ void wgmma(Decoder &d) {
   d.emit(which == 0 ? wgmmaFenceHandler : which == 1 ? wgmmaCommitHandler : wgmmaWaitHandler);
 }
 
+// Inst: imm registers of a thread, flag: takes some.
+//
 // The last of the four warps moves the registers of all, between them and those that the CTA has
 // free: it waits until others have given back what it takes. Without .maxnreg nothing moves.
 Flow maxRegistersHandler(Warp &w, const Inst &i, uint32_t mask) {
@@ -375,6 +377,10 @@ Flow maxRegistersHandler(Warp &w, const Inst &i, uint32_t mask) {
   constexpr int64_t groupThreads = 4 * 32;
   Cta &cta = *w.cta;
   const int64_t more = (i.imm - int64_t(w.registersPerThread)) * groupThreads;
+  if (i.flag ? more < 0 : more > 0)
+    return w.fail(i, w.firstLane(mask), DiagId::emulator_value,
+                  {std::to_string(i.imm) + " registers a thread where each has " +
+                   std::to_string(w.registersPerThread)});
   if (more > cta.freeRegisters) {
     w.taking = &i;
     w.giveUp = false;
@@ -390,8 +396,10 @@ Flow maxRegistersHandler(Warp &w, const Inst &i, uint32_t mask) {
 }
 
 void setMaxRegisters(Decoder &d) {
-  if (d.takeOne({"inc", "dec"}) < 0 || !d.take("sync") || !d.take("aligned") || !d.take("u32"))
+  const int which = d.takeOne({"inc", "dec"});
+  if (which < 0 || !d.take("sync") || !d.take("aligned") || !d.take("u32"))
     return d.unknown();
+  d.inst.flag = which == 0;
   d.expectOperands(1);
   const int64_t count = d.inst.imm = d.immediate(0);
   if (count < 24 || count > 256 || count % 8 != 0)

@@ -436,6 +436,15 @@ TEST(Async, WritingWhileACopyIsOnItsWay) {
             "(0,0,0), thread (0,0,0) [emulator_async_overwritten]\n");
 }
 
+TEST(Async, TheSourceIsNoLargerThanTheCopy) {
+  EXPECT_EQ(
+      faultOf("mov.b32 %r1, 17;\ncp.async.ca.shared.global [0], [%din], 16, %r1;", 32, "", 1024)
+          ->error,
+      "error: an operand says 17 bytes of the source where 16 are copied: ptx line 22 "
+      "`cp.async.ca.shared.global [0], [%din], 16, %r1` in cta (0,0,0), thread (0,0,0) "
+      "[emulator_value]\n");
+}
+
 TEST(Async, SourceSizeFillsWithZero) {
   std::string body = R"(
   and.b32 %r1, %tid32, 3;

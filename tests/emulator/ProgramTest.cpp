@@ -66,6 +66,18 @@ TEST(Program, SyntaxErrorsNameWhatWasExpected) {
   EXPECT_EQ(parseError(kernel(".reg .b32 %huge<99999999>;")),
             "error: ptx line 21: found `99999999`, expected a number of registers up to 1048576 "
             "[emulator_syntax]\n");
+  const std::string begin = ".version 8.0\n.target sm_80\n", entry = ".entry k() { ret; }\n";
+  EXPECT_EQ(parseError(entry), "error: ptx line 1: found `.entry`, expected `.version` before "
+                               "anything else [emulator_syntax]\n");
+  EXPECT_EQ(parseError(".version 8.0\n" + entry),
+            "error: ptx line 2: found `.entry`, expected `.target` before anything else "
+            "[emulator_syntax]\n");
+  EXPECT_EQ(parseError(begin + ".address_size 32\n"),
+            "error: ptx line 3: found `32`, expected 64 [emulator_syntax]\n");
+  EXPECT_EQ(parseError(begin + entry + entry),
+            "error: ptx line 4: found entry `k` again, expected each entry once per module "
+            "[emulator_syntax]\n");
+  EXPECT_EQ(parseError(begin + entry), "");
   EXPECT_EQ(parseError(kernel("A:\nA:")),
             "error: ptx line 22: found label `A` again, expected each "
             "label once per scope [emulator_syntax]\n");

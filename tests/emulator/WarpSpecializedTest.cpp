@@ -192,6 +192,13 @@ TEST(WarpSpecialized, RegistersAreTakenOfThoseGivenBack) {
               HasSubstr("and 11264 are free"));
 }
 
+TEST(WarpSpecialized, RegistersAreTakenUpwardsAndGivenBackDownwards) {
+  EXPECT_THAT(runProduct(waitForOthers, proxyFence, "setmaxnreg.inc.sync.aligned.u32 40;\n").error,
+              HasSubstr("error: an operand says 40 registers a thread where each has 136: "));
+  EXPECT_THAT(runProduct(waitForOthers, proxyFence, "setmaxnreg.dec.sync.aligned.u32 168;\n").error,
+              HasSubstr("error: an operand says 168 registers a thread where each has 136: "));
+}
+
 TEST(WarpSpecialized, ResultsAreNotFenced) {
   EXPECT_THAT(runProduct(waitForOthers, "").error, HasSubstr("[emulator_proxy_fence]"));
 }
