@@ -184,8 +184,15 @@ template <template <Compare, class> class Choose> Handler forType(Type type, Com
   }
 }
 
+// Bits have no order, and the names for unsigned comparisons belong to unsigned types.
+bool hasComparison(Type type, Compare compare, bool unsignedName) {
+  bool equality = compare == Compare::Eq || compare == Compare::Ne;
+  return (kind(type) != TypeKind::Bits || equality) &&
+         (!unsignedName || kind(type) == TypeKind::Unsigned);
+}
+
 // The comparison, how it is combined with a predicate, and .ftz.
-bool comparison(Decoder &d, Compare &compare, bool &ftz) {
+bool comparison(Decoder &d, Compare &compare, bool &ftz, bool &unsignedName) {
   // lo, ls, hi, hs: the unsigned types' names of lt, le, gt, ge.
   int which = d.takeOne({"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu",
                          "geu", "num", "nan", "lo", "ls", "hi", "hs"});
@@ -193,7 +200,8 @@ bool comparison(Decoder &d, Compare &compare, bool &ftz) {
     d.unknown();
     return false;
   }
-  compare = which >= 14 ? Compare(int(Compare::Lt) + which - 14) : Compare(which);
+  unsignedName = which >= 14;
+  compare = unsignedName ? Compare(int(Compare::Lt) + which - 14) : Compare(which);
   d.inst.mode = uint8_t(1 + d.takeOne({"and", "or", "xor"}));
   ftz = d.take("ftz");
   return true;
@@ -213,11 +221,14 @@ void sourcesOf(Decoder &d, Type type) {
 
 void setp(Decoder &d) {
   Compare compare;
-  bool ftz = false;
-  if (!comparison(d, compare, ftz))
+  bool ftz = false, unsignedName = false;
+  if (!comparison(d, compare, ftz, unsignedName))
     return;
   Type type = d.takeType();
   const Operand &result = d.operand(0);
+  bool half = bits(type) == 16 && isFloat(type); // its second result is that of a pair
+  if (!hasComparison(type, compare, unsignedName) || (half && result.kind == Operand::Kind::Pair))
+    return d.unknown();
   if (result.kind == Operand::Kind::Pair) {
     d.inst.d = d.predicateDestination(result.parts[0]);
     d.inst.e = d.predicateDestination(result.parts[1]);
@@ -230,12 +241,13 @@ void setp(Decoder &d) {
 
 void set(Decoder &d) {
   Compare compare;
-  bool ftz = false;
-  if (!comparison(d, compare, ftz))
+  bool ftz = false, unsignedName = false;
+  if (!comparison(d, compare, ftz, unsignedName))
     return;
   Type result = d.takeType();
   Type type = d.takeType();
-  if (bits(result) != 32 || !(isInteger(result) || result == Type::F32))
+  if (bits(result) != 32 || !(isInteger(result) || result == Type::F32) ||
+      !hasComparison(type, compare, unsignedName))
     return d.unknown();
   d.inst.aux = result == Type::F32 ? 0x3f800000u : ~0u;
   d.inst.d = d.destination(0, result);

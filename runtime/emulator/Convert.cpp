@@ -338,6 +338,12 @@ struct ToTf32 {
 struct Request {
   int rounding = -1; // as written: rn rz rm rp, then the same with i, then rna
   uint8_t flag = 0;
+
+  bool isNone() const { return rounding < 0; }
+  bool isNarrowing() const { return rounding >= 0 && rounding < 4; }
+  bool isIntegral() const { return rounding >= 4 && rounding < 8; }
+  bool nearestOrZero() const { return rounding == 0 || rounding == 1; }
+  bool hasOnly(int flags) const { return (flag & ~flags) == 0; }
 };
 
 Request modifiers(Decoder &d) {
@@ -374,9 +380,14 @@ Type elementOf(Type pair) {
   }
 }
 
-void pack(Decoder &d, Type to, Type from) {
+void pack(Decoder &d, Type to, Type from, const Request &request) {
   Type element = elementOf(to);
-  bool small = bits(element) == 8;
+  bool small = bits(element) == 8, widens = bits(elementOf(from)) == 8;
+  bool exists = small    ? request.rounding == 0 && (request.flag | Relu) == (SatFinite | Relu)
+                : widens ? request.rounding == 0 && request.hasOnly(Relu)
+                         : request.nearestOrZero() && request.hasOnly(Relu | SatFinite);
+  if (!exists)
+    return d.unknown();
   d.inst.width = uint8_t(element);
   if (from == Type::F32 && element != Type::None) {
     d.expectOperands(3);
@@ -395,7 +406,7 @@ void pack(Decoder &d, Type to, Type from) {
     d.inst.a = d.source(1, Type::B32);
     return d.emit(narrowPairHandler);
   }
-  if (to == Type::F16x2 && bits(elementOf(from)) == 8) {
+  if (to == Type::F16x2 && widens) {
     d.inst.width = uint8_t(elementOf(from));
     d.inst.d = d.destination(0, Type::B32);
     d.inst.a = d.source(1, Type::B16);
@@ -409,18 +420,38 @@ bool scalar(Type type) {
          type == Type::F16 || type == Type::BF16 || type == Type::F32 || type == Type::F64;
 }
 
+// Whether a cvt of these scalar types has these modifiers. ptxas also refuses a .sat that changes
+// nothing.
+bool takesModifiers(Type to, Type from, const Request &request) {
+  bool brain = to == Type::BF16 || from == Type::BF16;
+  if ((request.flag & Ftz && to != Type::F32 && from != Type::F32) ||
+      (brain && (request.flag & Sat || bits(to) == 8 || bits(from) == 8)))
+    return false;
+  if (request.flag & Relu)
+    return from == Type::F32 && isFloat(to) && bits(to) == 16 && request.nearestOrZero() &&
+           request.hasOnly(Relu);
+  if (!isFloat(to))
+    return isFloat(from) ? request.isIntegral() : request.isNone();
+  if (!isFloat(from))
+    return request.isNarrowing();
+  if (to == from)
+    return request.isNone() || request.isIntegral();
+  if (from == Type::BF16 || (brain && bits(from) == 16))
+    return request.isNone() || request.isNarrowing();
+  return bits(to) > bits(from) ? request.isNone() : request.isNarrowing();
+}
+
 void cvt(Decoder &d) {
   if (d.peekModifier() == "pack")
     return d.unknown();
   Request request = modifiers(d);
   Type to = d.takeType(), from = d.takeType();
   d.inst.flag = request.flag;
-  bool integral = request.rounding >= 4 && request.rounding < 8;
   d.inst.mode = uint8_t(request.rounding < 0 ? 0 : request.rounding & 3);
-  if (integral)
+  if (request.isIntegral())
     d.inst.flag |= Integral;
   if (kind(to) == TypeKind::Packed)
-    return integral || request.rounding == 8 ? d.unknown() : pack(d, to, from);
+    return pack(d, to, from, request);
   if (to == Type::TF32) {
     if (request.rounding != 8 || from != Type::F32 || request.flag)
       return d.unknown();
@@ -429,7 +460,8 @@ void cvt(Decoder &d) {
     d.inst.a = d.source(1, Type::B32);
     return d.emit(unaryHandler<uint32_t, uint32_t, ToTf32>);
   }
-  if (!scalar(to) || !scalar(from) || request.rounding == 8 || request.flag & SatFinite)
+  if (!scalar(to) || !scalar(from) || request.flag & SatFinite ||
+      !takesModifiers(to, from, request))
     return d.unknown();
   d.expectOperands(2);
   int toBits = 0, fromBits = 0;
@@ -439,11 +471,6 @@ void cvt(Decoder &d) {
   d.inst.width = uint8_t(to);
   d.inst.list = uint32_t(fromBits);
   d.inst.list2 = uint32_t(toBits);
-  if (isFloat(from) && !isFloat(to)) {
-    d.inst.flag |= Integral;
-    if (request.rounding < 0)
-      d.inst.mode = uint8_t(Rounding::Zero);
-  }
   bool exactWidths = toBits == bits(to) && fromBits == bits(from);
   bool common = d.inst.mode == 0 && d.inst.flag == 0 && exactWidths;
   Handler handler = common ? direct(to, from) : nullptr;

@@ -168,6 +168,10 @@ template <class Op, int Sources> void finish(Decoder &d) {
   bool nan = Sources == 2 && d.take("NaN");
   mode |= d.take("sat") ? Sat : d.take("relu") ? Relu : 0;
   Type type = d.takeType();
+  // bf16 has neither, but for ex2, which always flushes.
+  bool brain = type == Type::BF16 || type == Type::BF16x2;
+  if (brain && mode & (std::is_same_v<Op, HalfEx2> ? Sat : Sat | Ftz))
+    return d.unknown();
   d.expectOperands(Sources + 1);
   d.inst.d = d.destination(0, type);
   d.inst.a = d.source(1, type);

@@ -41,22 +41,21 @@ template <class A, class B> Flow integerHandler(Warp &w, const Inst &i, uint32_t
   return Flow::Next;
 }
 
-template <class A, class B, bool HalfC, bool HalfD>
-Flow floatHandler(Warp &w, const Inst &i, uint32_t mask) {
+template <class A, class B, bool Half> Flow floatHandler(Warp &w, const Inst &i, uint32_t mask) {
   if (!w.converged(i, mask))
     return Flow::Leave;
   ++w.mmas;
   int k = i.width, countA = i.n;
-  constexpr int countC = HalfC ? 2 : 4, countD = HalfD ? 2 : 4;
+  constexpr int count = Half ? 2 : 4; // of C and of D
   const uint32_t *list = w.list(i.list);
   alignas(64) double a[16 * maxK], b[maxK * 8], sum[16 * 8] = {};
-  unpackA<A>(w, list + countD, countA, a);
-  unpackB<B>(w, list + countD + countA, std::max(countA / 2, 1), b);
+  unpackA<A>(w, list + count, countA, a);
+  unpackB<B>(w, list + count + countA, std::max(countA / 2, 1), b);
   multiply(a, b, sum, k, 4 * A::perRegister);
-  const uint32_t *listC = list + countD + countA + std::max(countA / 2, 1);
-  for (int r = 0; r < countC; ++r)
+  const uint32_t *listC = list + count + countA + std::max(countA / 2, 1);
+  for (int r = 0; r < count; ++r)
     for (int l = 0; l < 32; ++l) {
-      if constexpr (HalfC) {
+      if constexpr (Half) {
         double *at = sum + ptrdiff_t(l / 4 + 8 * r) * 8 + 2 * ptrdiff_t(l % 4);
         uint32_t c = w.reg<uint32_t>(listC[r])[l];
         at[0] += double(f16ToF32(uint16_t(c)));
@@ -66,9 +65,9 @@ Flow floatHandler(Warp &w, const Inst &i, uint32_t mask) {
             double(w.reg<float>(listC[r])[l]);
       }
     }
-  for (int r = 0; r < countD; ++r)
+  for (int r = 0; r < count; ++r)
     for (int l = 0; l < 32; ++l) {
-      if constexpr (HalfD) {
+      if constexpr (Half) {
         const double *at = sum + ptrdiff_t(l / 4 + 8 * r) * 8 + 2 * ptrdiff_t(l % 4);
         w.reg<uint32_t>(list[r])[l] = uint32_t(f64ToF16(at[1])) << 16 | uint32_t(f64ToF16(at[0]));
       } else {
@@ -101,17 +100,10 @@ template <class A> Handler integer4With(Type b) {
 
 template <class A, class B> Handler floatOf(Type c, Type d) {
   if (c == Type::F32 && d == Type::F32)
-    return floatHandler<A, B, false, false>;
-  if constexpr (!std::is_same_v<A, Bf16Element> && !std::is_same_v<A, Tf32Element>) {
+    return floatHandler<A, B, false>;
+  if constexpr (!std::is_same_v<A, Bf16Element> && !std::is_same_v<A, Tf32Element>)
     if (c == Type::F16 && d == Type::F16)
-      return floatHandler<A, B, true, true>;
-    if constexpr (std::is_same_v<A, F16Element>) {
-      if (c == Type::F16 && d == Type::F32)
-        return floatHandler<A, B, true, false>;
-      if (c == Type::F32 && d == Type::F16)
-        return floatHandler<A, B, false, true>;
-    }
-  }
+      return floatHandler<A, B, true>;
   return nullptr;
 }
 
@@ -186,12 +178,12 @@ void mma(Decoder &d) {
   if (!handler)
     return d.unknown();
   d.expectOperands(4);
-  int countD = typeD == Type::F16 ? 2 : 4, countC = typeC == Type::F16 ? 2 : 4;
+  auto countC = size_t(typeC == Type::F16 ? 2 : 4); // D has as many
   // One after the other in Entry::lists.
-  d.inst.list = d.destinations(0, size_t(countD), Type::B32);
+  d.inst.list = d.destinations(0, countC, Type::B32);
   d.sources(1, size_t(countA), Type::B32);
   d.sources(2, size_t(countA / 2), Type::B32);
-  d.sources(3, size_t(countC), Type::B32);
+  d.sources(3, countC, Type::B32);
   d.inst.n = uint8_t(countA);
   d.inst.width = uint8_t(k);
   d.inst.flag = saturate;

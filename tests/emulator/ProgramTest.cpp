@@ -19,13 +19,65 @@ TEST(Program, UnknownInstructionsAreRefusedByName) {
             "error: ptx line 21: `clusterlaunchcontrol.query` is no instruction that the emulator "
             "knows [emulator_unknown_instruction]\n");
   for (const char *refused :
-       {"call foo;", "add.rz.f32 %r1, %r2, %r3;", "mad.lo.cc.u32 %r1, %r2, %r3, %r4;",
-        "ld.foo.b32 %r1, [%d1];", "cp.async.bulk.commit_groups;",
+       {"call foo;",
+        "add.rz.f32 %r1, %r2, %r3;",
+        "mad.lo.cc.u32 %r1, %r2, %r3, %r4;",
+        "ld.foo.b32 %r1, [%d1];",
+        "cp.async.bulk.commit_groups;",
         "mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32 {%r0}, {%r4}, {%r8}, {%r0};",
         "mma.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32 {%r0}, {%r4}, {%r8}, {%r0};",
-        "shl.b32.foo %r1, %r2, 3;", "mbarrier.pending_count.b64 %r1, %d1;",
-        "setp.foo.u32 %p1, 1, 2;", "setp.ltu.u32 %p1, %r1, %r2;",
-        "atom.global.and.f32 %r1, [%d1], %r2;", "ret.foo;"})
+        "shl.b32.foo %r1, %r2, 3;",
+        "mbarrier.pending_count.b64 %r1, %d1;",
+        "setp.foo.u32 %p1, 1, 2;",
+        "setp.ltu.u32 %p1, %r1, %r2;",
+        "atom.global.and.f32 %r1, [%d1], %r2;",
+        "ret.foo;",
+        "setp.lt.b32 %p1, %r1, %r2;",
+        "setp.lo.s32 %p1, %r1, %r2;",
+        "set.ge.u32.b32 %r1, %r2, %r3;",
+        "setp.lt.ftz.s32 %p1, 1, 2;",
+        "setp.lt.f16 %p1|%p2, %h1, %h2;",
+        "add.rn.ftz.bf16 %h1, %h2, %h3;",
+        "fma.rn.sat.bf16x2 %r1, %r2, %r3, %r4;",
+        "slct.ftz.b32.s32 %r1, %r2, %r3, %r4;",
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f16 {%r0, %r1, %r2, %r3}, {%r4, %r5, %r6, "
+        "%r7}, {%r8, %r9}, {%r10, %r11};"})
+    EXPECT_NE(parseError(kernel(refused)).find("[emulator_unknown_instruction]"), std::string::npos)
+        << refused << ": " << parseError(kernel(refused));
+}
+
+// Modifiers that ptxas 13.0 refuses, of which some would say what is not done.
+TEST(Program, ConversionsHaveTheirModifiersOnly) {
+  for (const char *refused : {"cvt.rz.satfinite.e4m3x2.f32 %h1, %r1, %r2;",
+                              "cvt.rn.e4m3x2.f32 %h1, %r1, %r2;",
+                              "cvt.rn.relu.e5m2x2.f32 %h1, %r1, %r2;",
+                              "cvt.satfinite.e5m2x2.f32 %h1, %r1, %r2;",
+                              "cvt.rn.sat.e4m3x2.f32 %h1, %r1, %r2;",
+                              "cvt.rn.sat.f16x2.f32 %r1, %r2, %r3;",
+                              "cvt.rn.ftz.f16x2.f32 %r1, %r2, %r3;",
+                              "cvt.f16x2.f32 %r1, %r2, %r3;",
+                              "cvt.rp.bf16x2.f32 %r1, %r2, %r3;",
+                              "cvt.rn.satfinite.f16x2.e4m3x2 %r1, %h1;",
+                              "cvt.rna.f16x2.f32 %r1, %r2, %r3;",
+                              "cvt.relu.s32.s32 %r1, %r2;",
+                              "cvt.rn.s32.s16 %r1, %h1;",
+                              "cvt.ftz.s32.s16 %r1, %h1;",
+                              "cvt.s32.f32 %r1, %r2;",
+                              "cvt.rz.s32.f32 %r1, %r2;",
+                              "cvt.f32.s32 %r1, %r2;",
+                              "cvt.rni.f32.s32 %r1, %r2;",
+                              "cvt.f16.f32 %h1, %r1;",
+                              "cvt.rni.f16.f32 %h1, %r1;",
+                              "cvt.rn.f32.f16 %r1, %h1;",
+                              "cvt.rn.f32.f32 %r1, %r2;",
+                              "cvt.rn.ftz.relu.f16.f32 %h1, %r1;",
+                              "cvt.rm.relu.f16.f32 %h1, %r1;",
+                              "cvt.rn.relu.f32.f64 %r1, %d1;",
+                              "cvt.rn.sat.bf16.f32 %h1, %r1;",
+                              "cvt.rzi.sat.s32.bf16 %r1, %h1;",
+                              "cvt.rna.f32.f64 %r1, %d1;",
+                              "cvt.rzi.ftz.s32.f16 %r1, %h1;",
+                              "cvt.rzi.s8.bf16 %h1, %h2;"})
     EXPECT_NE(parseError(kernel(refused)).find("[emulator_unknown_instruction]"), std::string::npos)
         << refused << ": " << parseError(kernel(refused));
 }
