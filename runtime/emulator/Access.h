@@ -40,11 +40,12 @@ bool orderGlobal(Warp &warp, const Inst &inst, uint32_t mask, uint32_t bytes, Ac
                  const LaneAddresses &addresses);
 // A fence for threads of other CTAs.
 void fenceGlobal(Warp &warp);
-// An ld.acquire for them.
-void acquireGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses);
+// The order that atomics and other accesses have, in Inst::flag beside addressIs32. Strong:
+// volatile, relaxed or more. Near: the scope is the CTA or the cluster.
+constexpr uint8_t orderAcquires = 1, orderReleases = 2, orderStrong = 4, orderNear = 8;
 // Atomics and strong stores, before they are executed; atomics and strong loads, after that.
-void publishGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses);
-void showGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses);
+void publishGlobal(Warp &warp, const Inst &inst, uint32_t mask, const LaneAddresses &addresses);
+void showGlobal(Warp &warp, const Inst &inst, uint32_t mask, const LaneAddresses &addresses);
 // Bounds and alignment in a CTA's shared memory; false: failed. `align` is a power of two.
 bool reportShared(Warp &warp, const Inst &inst, int lane, const SharedMemory &shared,
                   uint64_t address, uint32_t bytes, uint32_t align);

@@ -69,7 +69,7 @@ Flow atomicLanes(Warp &w, const Inst &i, uint32_t mask, Update update) {
   laneAddresses(w, i.a, i.imm, i.flag & addressIs32, addresses);
   if (!resolve(w, i, mask, Space(i.mode), sizeof(Bits), AccessKind::Atomic, addresses, at))
     return Flow::Leave;
-  publishGlobal(w, mask, addresses);
+  publishGlobal(w, i, mask, addresses);
   const Bits *b = w.reg<Bits>(i.b), *c = w.reg<Bits>(i.c ? i.c : i.b);
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     int l = std::countr_zero(rest);
@@ -81,7 +81,7 @@ Flow atomicLanes(Warp &w, const Inst &i, uint32_t mask, Update update) {
     if (i.d)
       w.reg<Bits>(i.d)[l] = old;
   }
-  showGlobal(w, mask, addresses);
+  showGlobal(w, i, mask, addresses);
   return Flow::Next;
 }
 
@@ -148,12 +148,20 @@ Handler handlerOf(Operation operation, Type type) {
 
 template <bool Returns> void atomic(Decoder &d) {
   auto space = Space::Generic;
+  uint8_t order = orderStrong;
   while (true) {
     int which = d.takeOne({"global", "shared::cluster", "shared", "shared::cta"});
     if (which >= 0)
       space = which == 0 ? Space::Global : which == 1 ? Space::SharedCluster : Space::Shared;
-    else if (d.takeOne(
-                 {"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys"}) < 0)
+    else if (d.take("acquire"))
+      order |= orderAcquires;
+    else if (d.take("release"))
+      order |= orderReleases;
+    else if (d.take("acq_rel"))
+      order |= orderAcquires | orderReleases;
+    else if (d.takeOne({"cta", "cluster"}) >= 0)
+      order |= orderNear;
+    else if (d.takeOne({"relaxed", "gpu", "sys"}) < 0)
       break;
   }
   int which = d.takeOne({"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"});
@@ -174,7 +182,7 @@ template <bool Returns> void atomic(Decoder &d) {
     d.inst.c = d.source(first + 2, type);
   d.inst.n = uint8_t(operation);
   d.inst.mode = uint8_t(space);
-  d.inst.flag = baseBits == 32 ? addressIs32 : 0;
+  d.inst.flag = uint8_t(order | (baseBits == 32 ? addressIs32 : 0));
   d.noteSharedAccess(space, uint32_t(bits(type)) / 8);
   d.emit(handlerOf(operation, type));
 }

@@ -47,6 +47,16 @@ uint32_t allocateSlot(Entry &entry, int bits) {
   entry.registers.resize((offset + slotBytes(bits) + 63) & ~size_t(63), 0);
   return offset;
 }
+
+// Whether what a kernel leaves in global memory may be for others that run.
+bool meetsOthers(const Statement &statement) {
+  std::string_view name = statement.opcode[0];
+  return name == "atom" || name == "red" ||
+         ((name == "ld" || name == "st") &&
+          std::any_of(statement.opcode.begin(), statement.opcode.end(), [](std::string_view word) {
+            return word == "acquire" || word == "release";
+          }));
+}
 } // namespace
 
 std::string statementText(const std::string &ptx, uint32_t begin, uint32_t end) {
@@ -72,7 +82,7 @@ Decoder::Decoder(const Module &module, const Function &function, Entry &entry,
   entry.registers.assign(64, 0);
   for (const Statement &statement : function.statements) {
     entry.usesWgmma |= statement.opcode[0] == "wgmma";
-    entry.usesAtomics |= statement.opcode[0] == "atom" || statement.opcode[0] == "red";
+    entry.usesAtomics |= meetsOthers(statement);
   }
 }
 

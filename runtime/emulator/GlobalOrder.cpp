@@ -27,15 +27,25 @@ void GlobalOrder::wrote(uint64_t address, uint32_t bytes, const GlobalWriter &wr
   }
 }
 
-void GlobalOrder::publish(uint64_t address, const KnownStores &known) {
+void GlobalOrder::publish(uint64_t address, uint64_t cluster, bool isNear,
+                          const KnownStores &known) {
   std::lock_guard lock(mutex);
-  merge(counters[address], known);
+  Counter &counter = counters[address];
+  if (!isNear)
+    merge(counter.all, known);
+  merge(counter.byCluster[cluster], known);
 }
 
-KnownStores GlobalOrder::published(uint64_t address) const {
+KnownStores GlobalOrder::published(uint64_t address, uint64_t cluster, bool isNear) const {
   std::lock_guard lock(mutex);
   auto found = counters.find(address);
-  return found == counters.end() ? KnownStores() : found->second;
+  if (found == counters.end())
+    return {};
+  KnownStores stores = isNear ? KnownStores() : found->second.all;
+  auto own = found->second.byCluster.find(cluster);
+  if (own != found->second.byCluster.end())
+    merge(stores, own->second);
+  return stores;
 }
 
 namespace {
@@ -74,6 +84,19 @@ void note(std::vector<Cluster::Seen> &all, const Warp &warp, KnownStores stores)
     all.push_back({warp.id, warp.cta->cluster->order.now(), std::move(stores)});
 }
 
+bool isBefore(const Warp &warp, const Cluster::Seen &seen) {
+  return !warp.cta->cluster->order.unordered(warp.id, seen.warp, seen.stamp);
+}
+
+// What the warp knows, `own` of its cluster.
+void mergeKnown(KnownStores &into, const Warp &warp, const std::vector<uint32_t> &own) {
+  const Cluster &cluster = *warp.cta->cluster;
+  for (const Cluster::Seen &each : cluster.acquired)
+    if (isBefore(warp, each))
+      merge(into, each.stores);
+  merge(into, {{cluster.number, own}});
+}
+
 } // namespace
 
 bool orderGlobal(Warp &warp, const Inst &inst, uint32_t mask, uint32_t bytes, AccessKind kind,
@@ -107,29 +130,18 @@ void fenceGlobal(Warp &warp) {
   if (!warp.cta->entry->usesAtomics)
     return;
   Cluster &cluster = *warp.cta->cluster;
-  auto isBefore = [&](const Cluster::Seen &each) {
-    return !cluster.order.unordered(warp.id, each.warp, each.stamp);
-  };
   for (const Cluster::Seen &each : cluster.shown) // to this warp, or to one behind a barrier
-    if (isBefore(each))
+    if (isBefore(warp, each))
       note(cluster.acquired, warp, each.stores);
-  for (const Cluster::Seen &each : cluster.acquired)
-    if (isBefore(each))
-      merge(warp.released, each.stores);
-  merge(warp.released, {{cluster.number, cluster.order.releasedBy(warp.id)}});
+  mergeKnown(warp.released, warp, cluster.order.releasedBy(warp.id));
   warp.fencedAt = cluster.order.now();
 }
 
-void acquireGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses) {
-  for (uint64_t address : globalOnes(mask, addresses))
-    note(warp.cta->cluster->acquired, warp, warp.cta->state->globalOrder.published(address));
-}
-
-void publishGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses) {
+void publishGlobal(Warp &warp, const Inst &inst, uint32_t mask, const LaneAddresses &addresses) {
   const std::vector<uint64_t> counters = globalOnes(mask, addresses);
   if (counters.empty()) // of shared memory
     return;
-  const Cluster &cluster = *warp.cta->cluster;
+  Cluster &cluster = *warp.cta->cluster;
   const std::vector<uint32_t> &known = cluster.order.knownTo(warp.id);
   // Other warps may have fenced their stores themselves, before a barrier.
   KnownStores released = warp.released;
@@ -138,13 +150,17 @@ void publishGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses) {
     for (const Warp &other : cta.warps)
       fenced.push_back(std::min(known[other.id], other.fencedAt));
   merge(released, {{cluster.number, fenced}});
+  if (inst.flag & orderReleases) // to those who read here, unlike a fence
+    mergeKnown(released, warp, cluster.order.tell(warp.id));
   for (uint64_t address : counters)
-    warp.cta->state->globalOrder.publish(address, released);
+    warp.cta->state->globalOrder.publish(address, cluster.number, inst.flag & orderNear, released);
 }
 
-void showGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses) {
+void showGlobal(Warp &warp, const Inst &inst, uint32_t mask, const LaneAddresses &addresses) {
+  Cluster &cluster = *warp.cta->cluster;
   for (uint64_t address : globalOnes(mask, addresses))
-    note(warp.cta->cluster->shown, warp, warp.cta->state->globalOrder.published(address));
+    note(inst.flag & orderAcquires ? cluster.acquired : cluster.shown, warp,
+         warp.cta->state->globalOrder.published(address, cluster.number, inst.flag & orderNear));
 }
 
 } // namespace rho::emulator

@@ -1,7 +1,9 @@
 // Which stores to global memory a load may rely on: those of its cluster that barriers order before
-// it, and those of others that a fence and an atomic, there, and an atomic and a fence or an
-// ld.acquire, here, order before it (PTX ISA, "Memory Consistency Model"). Of kernels with atomics;
-// bulk copies and asynchronous ones are not looked at.
+// it, and those of others that a fence and an atomic, there, and an atomic and a fence, here, order
+// before it; a release is a fence before its store or atomic, an acquire one behind its load or
+// atomic (PTX ISA, "Memory Consistency Model"). Scopes of the CTA and the cluster order within the
+// cluster alone. Of kernels with atomics, releases or acquires; bulk copies and asynchronous ones
+// are not looked at.
 #pragma once
 
 #include <algorithm>
@@ -46,9 +48,10 @@ public:
     return std::nullopt;
   }
 
-  // What atomics at an address tell each other: before one is executed, and after.
-  void publish(uint64_t address, const KnownStores &known);
-  KnownStores published(uint64_t address) const;
+  // What atomics at an address tell each other: before one is executed, and after. Near ones tell
+  // and hear their own cluster alone.
+  void publish(uint64_t address, uint64_t cluster, bool isNear, const KnownStores &known);
+  KnownStores published(uint64_t address, uint64_t cluster, bool isNear) const;
 
 private:
   static constexpr uint64_t wordBytes = 4, shardCount = 64;
@@ -58,7 +61,11 @@ private:
   };
   Shard shards[shardCount];
   mutable std::mutex mutex;
-  std::map<uint64_t, KnownStores> counters;
+  struct Counter {
+    KnownStores all;                           // but for what is near
+    std::map<uint64_t, KnownStores> byCluster; // that told it
+  };
+  std::map<uint64_t, Counter> counters;
 };
 
 } // namespace rho::emulator

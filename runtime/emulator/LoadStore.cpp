@@ -10,16 +10,15 @@ namespace rho::emulator {
 
 namespace {
 
-// Inst: a base, imm offset, list registers, n their number, width bytes of one, mode space.
-// Acquire: with a scope of more than the CTA. Strong: volatile or relaxed, as atomics are.
-enum OrderFlag : uint8_t { Acquire = 1, Release = 2, Strong = 4 };
+// Inst: a base, imm offset, list registers, n their number, width bytes of one, mode space, flag
+// order.
 
 bool pointers(Warp &w, const Inst &i, uint32_t mask, AccessKind kind, LaneAddresses &addresses,
               LanePointers &out) {
   laneAddresses(w, i.a, i.imm, i.flag & addressIs32, addresses);
   const uint32_t bytes = uint32_t(i.n) * i.width;
   return resolve(w, i, mask, Space(i.mode), bytes, kind, addresses, out) &&
-         (Space(i.mode) != Space::Global || i.flag & (Acquire | Strong) ||
+         (Space(i.mode) != Space::Global || i.flag & orderStrong ||
           orderGlobal(w, i, mask, bytes, kind, addresses));
 }
 
@@ -43,12 +42,10 @@ template <class Memory, class Register> Flow loadHandler(Warp &w, const Inst &i,
         d[std::countr_zero(rest)] = load(std::countr_zero(rest));
     }
   }
-  if (i.flag & Acquire) {
+  if (i.flag & orderAcquires)
     std::atomic_thread_fence(std::memory_order_acquire);
-    acquireGlobal(w, mask, addresses);
-  } else if (i.flag & Strong) {
-    showGlobal(w, mask, addresses);
-  }
+  if (i.flag & orderStrong)
+    showGlobal(w, i, mask, addresses);
   return Flow::Next;
 }
 
@@ -57,10 +54,10 @@ template <class Memory, class Register> Flow storeHandler(Warp &w, const Inst &i
   LanePointers to;
   if (!pointers(w, i, mask, AccessKind::Write, addresses, to))
     return Flow::Leave;
-  if (i.flag & Release)
+  if (i.flag & orderReleases)
     std::atomic_thread_fence(std::memory_order_release);
-  if (i.flag & Strong)
-    publishGlobal(w, mask, addresses);
+  if (i.flag & orderStrong)
+    publishGlobal(w, i, mask, addresses);
   for (uint32_t v = 0; v < i.n; ++v) {
     const auto *s = w.reg<Register>(w.list(i.list)[v]);
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
@@ -151,21 +148,19 @@ struct AccessForm {
 // warp runs at a time and CTAs meet only in atomics and fences.
 AccessForm takeForm(Decoder &d) {
   AccessForm form;
-  bool acquires = false, ofCta = false;
   while (true) {
     if (takeSpace(d, form.space) || (!d.peekModifier().ends_with("cache_hint") &&
                                      (d.takePrefix("L1::") || d.takePrefix("L2::"))))
       continue;
     if (d.take("acquire"))
-      acquires = true;
-    else if (d.take("cta"))
-      ofCta = true;
+      form.flag |= orderAcquires | orderStrong;
     else if (d.take("release"))
-      form.flag |= Release;
+      form.flag |= orderReleases | orderStrong;
     else if (d.takeOne({"volatile", "relaxed"}) >= 0)
-      form.flag |= Strong;
-    else if (d.takeOne({"weak", "cluster", "gpu", "sys", "nc", "ca", "cg", "cs", "lu", "cv", "wb",
-                        "wt"}) >= 0)
+      form.flag |= orderStrong;
+    else if (d.takeOne({"cta", "cluster"}) >= 0)
+      form.flag |= orderNear;
+    else if (d.takeOne({"weak", "gpu", "sys", "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt"}) >= 0)
       continue;
     else if (d.take("L2::cache_hint"))
       form.cachePolicy = true;
@@ -178,7 +173,6 @@ AccessForm takeForm(Decoder &d) {
     else
       break;
   }
-  form.flag |= acquires && !ofCta ? Acquire : 0;
   return form;
 }
 

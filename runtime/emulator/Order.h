@@ -53,6 +53,11 @@ public:
   // What the warp knows of its cluster, and what its last fence makes known.
   const std::vector<uint32_t> &knownTo(uint32_t warp) const { return clocks[warp].seen; }
   const std::vector<uint32_t> &releasedBy(uint32_t warp) const { return released[warp].seen; }
+  // A store or an atomic that releases: what becomes known to whoever acquires it.
+  const std::vector<uint32_t> &tell(uint32_t warp) {
+    clocks[warp].seen[warp] = ++stamp;
+    return clocks[warp].seen;
+  }
   void arriveRelaxed(uint32_t warp, Clock &into) const { into.merge(released[warp]); }
   // fence.proxy.async
   void fence(uint32_t warp) { clocks[warp].fenced[warp] = ++stamp; }

@@ -30,21 +30,23 @@ Ran runOnTwo(const std::string &body, int threads = 1) {
 }
 
 std::string lastGathers(const std::string &between, const std::string &before,
-                        const std::string &after, const std::string &behind = "") {
+                        const std::string &after, const std::string &behind = "",
+                        const std::string &atomic = "atom.global.add.u32") {
   return leaveNumbers + between + "setp.ne.u32 %p1, %tid32, 0;\n@%p1 bra WAIT;\n" + before +
-         "atom.global.add.u32 %r4, [%dout], 1;\n" + after +
+         atomic + " %r4, [%dout], 1;\n" + after +
          "st.shared.u32 [flag], %r4;\nWAIT: bar.sync 0;\nld.shared.u32 %r5, [flag];\n"
          "setp.ne.u32 %p2, %r5, 1;\n@%p2 bra END;\n" +
          behind + gatherNumbers + "END:\n";
 }
 
 // The second waits for the first.
-std::string secondWaits(const std::string &load, const std::string &behind = "") {
+std::string secondWaits(const std::string &load, const std::string &behind = "",
+                        const std::string &signal = "membar.gl;\nred.global.add.u32") {
   return leaveNumbers +
-         "bar.sync 0;\nsetp.ne.u32 %p1, %tid32, 0;\n@%p1 bra WAIT;\nmembar.gl;\n"
-         "atom.global.add.u32 %r4, [%dout], 1;\nsetp.eq.u32 %p3, %r1, 0;\n@%p3 bra WAIT;\n"
-         "SPIN: " +
-         load + " %r4, [%dout];\nsetp.ne.u32 %p3, %r4, 2;\n@%p3 bra SPIN;\n" + behind +
+         "bar.sync 0;\nsetp.ne.u32 %p1, %tid32, 0;\n@%p1 bra WAIT;\n"
+         "setp.ne.u32 %p3, %r1, 0;\n@%p3 bra SPIN;\n" +
+         signal + " [%dout], 1;\nbra WAIT;\nSPIN: " + load +
+         " %r4, [%dout];\nsetp.ne.u32 %p3, %r4, 1;\n@%p3 bra SPIN;\n" + behind +
          "WAIT: bar.sync 0;\n"
          "setp.eq.u32 %p3, %r1, 0;\n@%p3 bra END;\n" +
          gatherNumbers + "END:\n";
@@ -90,6 +92,62 @@ TEST(GlobalOrder, ALoadThatAcquiresIsAFence) {
     EXPECT_THAT(runOnTwo(secondWaits(strong)).error, isRace);
     EXPECT_EQ(runOnTwo(secondWaits(strong, gpuFence)).error, "");
   }
+}
+
+TEST(GlobalOrder, ReleasesAndAcquiresAreFences) {
+  auto last = [](const std::string &before, const std::string &order, const std::string &after) {
+    return runOnTwo(lastGathers(ctaBarrier, before, after, "", "atom." + order + ".global.add.u32"))
+        .error;
+  };
+  EXPECT_EQ(last("", "acq_rel.gpu", ""), "");
+  EXPECT_EQ(last("", "acq_rel.sys", ""), "");
+  EXPECT_EQ(last(gpuFence, "acquire.gpu", ""), "");
+  EXPECT_EQ(last("", "release.gpu", gpuFence), "");
+  EXPECT_THAT(last("", "release.gpu", ""), isRace);
+  EXPECT_THAT(last("", "acquire.gpu", ""), isRace);
+  EXPECT_THAT(last("", "relaxed.gpu", gpuFence), isRace);
+  const std::string acquire = "ld.acquire.gpu.global.u32";
+  for (const char *signal :
+       {"red.release.gpu.global.add.u32", "st.release.gpu.global.u32",
+        "membar.gl;\nst.relaxed.gpu.global.u32", "membar.gl;\nst.volatile.global.u32"})
+    EXPECT_EQ(runOnTwo(secondWaits(acquire, "", signal)).error, "") << signal;
+  // Of the last, the release is one of another address.
+  for (const char *signal : {"red.relaxed.gpu.global.add.u32", "st.relaxed.gpu.global.u32",
+                             "st.release.gpu.global.u32 [%dout+4], 1;\nst.relaxed.gpu.global.u32"})
+    EXPECT_THAT(runOnTwo(secondWaits(acquire, "", signal)).error, isRace) << signal;
+}
+
+TEST(GlobalOrder, ScopesEndAtTheCluster) {
+  for (const char *scope : {"cta", "cluster"}) {
+    const std::string near = scope;
+    EXPECT_THAT(runOnTwo(lastGathers(ctaBarrier, gpuFence, gpuFence, "",
+                                     "atom.relaxed." + near + ".global.add.u32"))
+                    .error,
+                isRace);
+    EXPECT_THAT(
+        runOnTwo(lastGathers(ctaBarrier, "", "", "", "atom.acq_rel." + near + ".global.add.u32"))
+            .error,
+        isRace);
+    EXPECT_THAT(runOnTwo(secondWaits("ld.acquire." + near + ".global.u32", gpuFence)).error,
+                isRace);
+    EXPECT_THAT(runOnTwo(secondWaits("ld.acquire.gpu.global.u32", gpuFence,
+                                     "st.release." + near + ".global.u32"))
+                    .error,
+                isRace);
+  }
+  // Of one cluster.
+  Config config;
+  config.grid.x = config.cluster.x = 2;
+  config.block.x = 64;
+  config.outBytes = 2048;
+  auto inCluster = [&](const std::string &load, const std::string &signal) {
+    return runKernel(kernel(secondWaits(load, "", signal), ".shared .align 4 .b32 flag;"), config)
+        .error;
+  };
+  EXPECT_EQ(inCluster("ld.acquire.cluster.global.u32", "st.release.cluster.global.u32"), "");
+  EXPECT_EQ(inCluster("ld.acquire.gpu.global.u32", "red.release.cluster.global.add.u32"), "");
+  EXPECT_EQ(inCluster("ld.acquire.cluster.global.u32", "red.release.gpu.global.add.u32"), "");
+  EXPECT_THAT(inCluster("ld.relaxed.cluster.global.u32", "st.release.cluster.global.u32"), isRace);
 }
 
 } // namespace
