@@ -124,10 +124,14 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
       return {{}, 0, "products with scales leave the range of " + placed.mmaType};
     return {std::move(scaled), roundings, ""};
   };
-  // The power of two that a decode has left out may take what is small out of the range.
+  // The power of two that a decode has left out may take what is small out of the range: of wide
+  // scales it is not known how small that is.
   auto checkedNumber = [&](int digits, int roundings) -> ScaledOperand {
+    const int leastLog2 = leastScaledLog2(dsl::ElementType::get("f16"), placed.mmaType);
     ScaledOperand result;
     for (DecodeSequence start : {decode, restored(decode, placed.mmaType)}) {
+      if (!narrow && start.log2Factor < leastLog2)
+        continue;
       if (groups.size() == 1)
         leaveSignsToScale(start, weight, groups[0].component);
       result = checked(
