@@ -5,6 +5,7 @@
 #include <bit>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 
 namespace rho::compiler {
 
@@ -298,9 +299,12 @@ public:
               [&](const Option &a, const Option &b) { return rank(a) < rank(b); });
     for (size_t i = 0; i < this->options.size(); ++i) {
       const Option &option = this->options[i];
-      for (uint32_t bits = option.extraction.used; bits != 0; bits &= bits - 1)
-        users[static_cast<size_t>(std::countr_zero(bits))].push_back(
-            {option.least, option.extraction.used, static_cast<uint32_t>(i)});
+      const uint32_t used = option.extraction.used;
+      if (used == 0)
+        continue;
+      const User user{option.least, used, static_cast<uint32_t>(i)};
+      byLowest[static_cast<size_t>(std::countr_zero(used))].push_back(user);
+      byUsed[used].push_back(user);
     }
   }
 
@@ -324,10 +328,21 @@ private:
   const CostBound &cost;
   WordCost bestCost;
   uint32_t all;
-  std::array<std::vector<User>, wordBits> users; // options that use a bit
+  // In order of what they cost: by the lowest bit that they use, and by all of them.
+  std::array<std::vector<User>, wordBits> byLowest;
+  std::unordered_map<uint32_t, std::vector<User>> byUsed;
   std::vector<size_t> chosen, best;
   int steps = 0;
   static constexpr int mostSteps = 100'000; // then the best so far: a bound on time
+
+  // Whose bits come next, all below which are used: of the last register all that are left.
+  const std::vector<User> &next(uint32_t used, int taken) {
+    static const std::vector<User> none;
+    if (taken < registers - 1)
+      return byLowest[static_cast<size_t>(std::countr_zero(~used))];
+    const auto last = byUsed.find(all & ~used);
+    return last == byUsed.end() ? none : last->second;
+  }
 
   void extend(uint32_t used, const OpCounts &own, Moves moves) {
     int taken = static_cast<int>(chosen.size());
@@ -339,7 +354,7 @@ private:
       }
       return;
     }
-    for (const User &user : users[static_cast<size_t>(std::countr_zero(~used))]) {
+    for (const User &user : next(used, taken)) {
       if (!(user.least < bestCost)) // nor do those behind it
         return;
       if ((user.used & used) != 0)
