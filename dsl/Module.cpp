@@ -16,7 +16,7 @@ namespace rho::dsl {
 
 namespace {
 
-constexpr size_t maxFiles = 256;
+constexpr size_t maxFiles = 256, maxChain = 32; // of files, and of one import in another
 
 // One spelling per file: "a/../b.rho" and "b.rho" are the same.
 std::string normalized(const std::filesystem::path &path) {
@@ -113,6 +113,9 @@ private:
     }
     if (seen.count(identity))
       return;
+    if (active.size() >= maxChain)
+      return findings.add(DiagId::import_too_deep, {shown(import.path), std::to_string(maxChain)},
+                          import.span);
     if (sources->size() >= maxFiles)
       return findings.add(DiagId::too_many_imports, {shown(import.path), std::to_string(maxFiles)},
                           import.span);

@@ -1,24 +1,15 @@
 #include "kernels/quantize/QuantizeFile.h"
 
+#include "dsl/Findings.h"
 #include "kernels/quantize/QuantizedFile.h"
 #include "kernels/quantize/StoredTransform.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 namespace rho::kernels {
 
 namespace {
-
-// A name that two tensors of the output would have.
-Status checkNames(const std::string &path, const std::vector<CheckpointWriter::Shard> &plan) {
-  std::set<std::string_view> names;
-  for (const CheckpointWriter::Shard &shard : plan)
-    for (const TensorEntry &tensor : shard.tensors)
-      if (!names.insert(tensor.name).second)
-        return makeError(DiagId::output_name_taken, {tensor.name, path});
-  return Done{};
-}
 
 class FileQuantizer {
 public:
@@ -27,17 +18,16 @@ public:
       : file(file), chosen(std::move(chosen)), options(options) {}
 
   Result<QuantizeFileSummary> write(const std::string &to) {
-    bool keepsShards = isShardIndex(to);
-    std::vector<CheckpointWriter::Shard> plan = planned(keepsShards);
-    if (Status distinct = checkNames(file.path(), plan); !distinct)
+    if (Status distinct = checkNames(); !distinct)
       return std::move(distinct.error());
     if (Status complete = checkInputs(); !complete)
       return std::move(complete.error());
-    Result<int64_t> size = writeTensors(
-        file, to, std::move(plan), options.progress, [&](size_t i, SafetensorsWriter &writer) {
-          const TensorEntry &tensor = file.tensors()[i];
-          return chosen[i] ? quantize(tensor, writer) : copy(tensor, writer);
-        });
+    Result<int64_t> size =
+        writeTensors(file, to, planned(isShardIndex(to)), options.progress,
+                     [&](size_t i, SafetensorsWriter &writer) {
+                       const TensorEntry &tensor = file.tensors()[i];
+                       return chosen[i] ? quantize(tensor, writer) : copy(tensor, writer);
+                     });
     if (!size)
       return std::move(size.error());
     summary.outputBytes = *size;
@@ -68,6 +58,36 @@ private:
       plan[i].metadata.insert(kept.begin(), kept.end());
     }
     return plan;
+  }
+
+  // No two tensors of the output may have one name, and none that of a step's, made or not: who
+  // reads the file could not tell.
+  Status checkNames() const {
+    std::map<std::string, std::string> origins;
+    auto taken = [&](const std::string &name, const std::string &as) -> Status {
+      auto [known, isNew] = origins.emplace(name, as);
+      if (isNew)
+        return Done{};
+      return makeError(DiagId::output_name_taken, {dsl::shown(name), known->second, as});
+    };
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      const TensorEntry &tensor = file.tensors()[i];
+      const std::string of = " of '" + dsl::shown(tensor.name) + "'";
+      Status free = Done{};
+      if (!chosen[i])
+        free = taken(tensor.name, "a tensor of '" + file.path() + "'");
+      else
+        for (const TensorEntry &part :
+             planQuantized(tensor.name, *options.format, tensor.shape[0], tensor.shape[1]))
+          if (free)
+            free = taken(part.name, "codes" + of);
+      for (const char *step : {smoothingSuffix, orderSuffix})
+        if (free && chosen[i])
+          free = taken(tensor.name + step, "what becomes of inputs" + of);
+      if (!free)
+        return free;
+    }
+    return Done{};
   }
 
   // What can be known of the steps before the first tensor is encoded.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -166,6 +167,27 @@ private:
         if (codes.get(i) >= static_cast<uint32_t>(stream.choices))
           return invalid("'" + stream.name + "' chooses part " + std::to_string(codes.get(i)) +
                          " of " + std::to_string(stream.choices));
+    return checkFinite(stream, codes);
+  }
+
+  // No rule writes NaN or infinity.
+  Status checkFinite(const CodeStream &stream, const dsl::CodeArray &codes) const {
+    const dsl::ElementType &type = stream.type;
+    constexpr int tableBits = 16;
+    std::vector<bool> finite; // by code
+    if (type.bits() <= tableBits)
+      for (uint32_t code = 0; code < 1u << type.bits(); ++code)
+        finite.push_back(std::isfinite(type.decode(code)));
+    if (!finite.empty() && std::find(finite.begin(), finite.end(), false) == finite.end())
+      return Done{};
+    for (int64_t i = 0; i < codes.size(); ++i) {
+      const uint32_t code = codes.get(i);
+      if (finite.empty() ? std::isfinite(type.decode(code)) : finite[code])
+        continue;
+      return invalid("'" + stream.name + "' has " +
+                     (std::isnan(type.decode(code)) ? "NaN" : "infinity") + " as code " +
+                     std::to_string(i));
+    }
     return Done{};
   }
 

@@ -118,7 +118,7 @@ private:
   }
 
   Status choose(const std::vector<std::string> &patterns, bool Task::*what) {
-    Result<std::vector<bool>> chosen = chooseTensors(file, {patterns, {}});
+    Result<std::vector<bool>> chosen = chooseTensors(file, {.only = patterns, .wholly = true});
     if (!chosen)
       return chosen.error();
     for (size_t i = 0; i < tasks.size(); ++i)
@@ -137,7 +137,8 @@ private:
                          {norm.gains->name, printExtents(*norm.gains), "a vector of numbers"});
       if (const TensorEntry *bias = biasBeside(file, *norm.gains))
         return makeError(DiagId::fusion_bias, {norm.gains->name, bias->name});
-      Result<std::vector<bool>> weights = chooseTensors(file, {{norm.weights}, {}});
+      Result<std::vector<bool>> weights =
+          chooseTensors(file, {.only = {norm.weights}, .wholly = true});
       if (!weights)
         return weights.error();
       for (size_t i = 0; i < tasks.size(); ++i) {
@@ -202,19 +203,19 @@ dsl::ElementType elementOf(Type type) {
   return dsl::ElementType::get(type == Type::F32 ? "f32" : type == Type::F16 ? "f16" : "bf16");
 }
 
-// Numbers that a tensor's type holds, in that type.
-std::string encoded(const Matrix &matrix, Type type, unsigned threads) {
-  const auto count = static_cast<size_t>(matrix.rows * matrix.k);
-  if (type == Type::F32)
-    return {reinterpret_cast<const char *>(matrix.values.data()), count * sizeof(float)};
-  const dsl::ElementType half = elementOf(type);
-  std::string bytes(count * sizeof(uint16_t), '\0');
-  dsl::parallel(matrix.rows, threads, [&](const auto &next) {
-    for (int64_t row = next(); row < matrix.rows; row = next())
-      for (int64_t i = row * matrix.k; i < (row + 1) * matrix.k; ++i) {
-        const auto code = static_cast<uint16_t>(half.encode(matrix.values[static_cast<size_t>(i)]));
-        std::memcpy(bytes.data() + 2 * i, &code, sizeof code);
+// Numbers that a tensor's type holds, row after row of k, in that type.
+std::string encoded(std::span<const double> numbers, int64_t k, Type type, unsigned threads) {
+  const dsl::ElementType element = elementOf(type);
+  const auto size = static_cast<size_t>(element.bits() / 8), width = static_cast<size_t>(k);
+  std::string bytes(numbers.size() * size, '\0');
+  dsl::parallel(std::ssize(numbers) / k, threads, [&](const auto &next) {
+    for (int64_t row = next(); row < std::ssize(numbers) / k; row = next()) {
+      const size_t begin = static_cast<size_t>(row) * width;
+      for (size_t i = begin; i < begin + width; ++i) {
+        const uint32_t code = element.encode(numbers[i]);
+        std::memcpy(bytes.data() + size * i, &code, size); // little-endian, as the file
       }
+    }
   });
   return bytes;
 }
@@ -265,39 +266,40 @@ private:
   Status change(const TensorEntry &tensor, const Task &task, SafetensorsWriter &writer) {
     const std::optional<dsl::MatrixView> vector = vectorOf(file, tensor);
     const dsl::MatrixView view = vector ? *vector : *file.matrix(tensor);
-    Result<Matrix> matrix = matrixOf(view, options.threads);
-    if (Status finite = checkNumbers(*matrix, DiagId::non_finite_input); !finite)
+    const Matrix stored = matrixOf(view, options.threads);
+    if (Status finite = checkNumbers(stored, DiagId::non_finite_input); !finite)
       return refused(tensor, finite.error().diagnostics[0].message);
+    std::vector<double> numbers(stored.values.begin(), stored.values.end());
     if (task.becomesOnes)
-      std::fill(matrix->values.begin(), matrix->values.end(), 1.0F);
+      std::fill(numbers.begin(), numbers.end(), 1.0);
     if (task.gains != nullptr) {
       const Matrix gains = matrixOf(*vectorOf(file, *task.gains));
       if (Status finite = checkNumbers(gains, DiagId::non_finite_input); !finite)
         return refused(*task.gains, finite.error().diagnostics[0].message);
-      for (int64_t i = 0; i < matrix->rows; ++i)
-        std::transform(gains.row(0), gains.row(0) + gains.k, matrix->row(i), matrix->row(i),
-                       std::multiplies<>());
+      for (auto row = numbers.begin(); row != numbers.end(); row += gains.k)
+        std::transform(gains.row(0), gains.row(0) + gains.k, row, row, std::multiplies<double>());
     }
+    Status rotated = Done{};
     if (task.inputs || task.isBias)
-      matrix = rotateInputs(*matrix, rotation, options.threads);
-    if (matrix && task.outputs)
-      matrix = rotateOutputs(*matrix, rotation, options.threads);
-    if (!matrix)
-      return matrix.error();
+      rotated = rotateInputsInPlace(numbers, stored.k, rotation, options.threads);
+    if (rotated && task.outputs)
+      rotated = rotateOutputsInPlace(numbers, stored.k, rotation, options.threads);
+    if (!rotated)
+      return rotated;
     summary.norms += task.becomesOnes ? 1 : 0;
     summary.biases += task.isBias ? 1 : 0;
     summary.inputs += task.inputs ? 1 : 0;
     summary.outputs += task.outputs ? 1 : 0;
     const double most = elementOf(view.type).maxFinite();
-    const auto beyond = std::find_if(matrix->values.begin(), matrix->values.end(),
-                                     [&](float value) { return !(std::abs(value) <= most); });
-    if (beyond != matrix->values.end()) {
-      const int64_t at = beyond - matrix->values.begin();
-      return refused(tensor, "row " + std::to_string(at / matrix->k) + ", column " +
-                                 std::to_string(at % matrix->k) + " would be " +
+    const auto beyond = std::find_if(numbers.begin(), numbers.end(),
+                                     [&](double value) { return !(std::abs(value) <= most); });
+    if (beyond != numbers.end()) {
+      const int64_t at = beyond - numbers.begin();
+      return refused(tensor, "row " + std::to_string(at / stored.k) + ", column " +
+                                 std::to_string(at % stored.k) + " would be " +
                                  dsl::printNumber(*beyond) + ", beyond " + tensor.type);
     }
-    const std::string bytes = encoded(*matrix, view.type, options.threads);
+    const std::string bytes = encoded(numbers, stored.k, view.type, options.threads);
     return writer.append(bytes.data(), static_cast<int64_t>(bytes.size()));
   }
 

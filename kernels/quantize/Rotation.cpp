@@ -1,5 +1,6 @@
 #include "kernels/quantize/Rotation.h"
 
+#include "compiler/Parallel.h"
 #include "dsl/Division.h"
 #include "dsl/Parallel.h"
 
@@ -22,6 +23,7 @@ Result<Matrix> rotated(const Matrix &matrix, const Rotation &rotation, unsigned 
   if (matrix.k % rotation.size() != 0)
     return wrongWidth(rotation, matrix.k);
   Matrix out = matrix;
+  Least beyond(out.rows * out.k); // the first number that f32 has not
   dsl::parallel(matrix.rows, threads, [&](const auto &next) {
     std::vector<Number> numbers(static_cast<size_t>(matrix.k));
     for (int64_t row = next(); row < matrix.rows; row = next()) {
@@ -29,8 +31,15 @@ Result<Matrix> rotated(const Matrix &matrix, const Rotation &rotation, unsigned 
       rotation.apply(numbers);
       std::transform(numbers.begin(), numbers.end(), out.row(row),
                      [](Number value) { return static_cast<float>(value); });
+      for (int64_t i = 0; i < out.k; ++i)
+        if (!std::isfinite(out.row(row)[i]))
+          beyond.offer(row * out.k + i);
     }
   });
+  if (const std::optional<int64_t> at = beyond.get())
+    return makeError(DiagId::rotation_beyond_f32,
+                     {std::to_string(*at / out.k), std::to_string(*at % out.k),
+                      std::isnan(out.values[static_cast<size_t>(*at)]) ? "NaN" : "infinity"});
   return out;
 }
 
@@ -75,26 +84,40 @@ Result<Matrix> rotateActivation(const Matrix &activation, const Rotation &rotati
   return rotated<float>(activation, rotation, threads);
 }
 
-Result<Matrix> rotateOutputs(const Matrix &weight, const Rotation &rotation, unsigned threads) {
-  if (weight.rows % rotation.size() != 0)
-    return wrongWidth(rotation, weight.rows);
-  Matrix out = weight;
-  constexpr int64_t columns = 16; // at a time: those of a cache line
-  dsl::parallel(divideUp(weight.k, columns), threads, [&](const auto &next) {
-    std::vector<double> numbers(static_cast<size_t>(columns * weight.rows)); // column by column
-    for (int64_t first = columns * next(); first < weight.k; first = columns * next()) {
-      const int64_t count = std::min(columns, weight.k - first);
-      for (int64_t row = 0; row < weight.rows; ++row)
-        for (int64_t i = 0; i < count; ++i)
-          numbers[static_cast<size_t>(i * weight.rows + row)] = weight.row(row)[first + i];
-      rotation.apply(std::span(numbers).first(static_cast<size_t>(count * weight.rows)));
-      for (int64_t row = 0; row < weight.rows; ++row)
-        for (int64_t i = 0; i < count; ++i)
-          out.row(row)[first + i] =
-              static_cast<float>(numbers[static_cast<size_t>(i * weight.rows + row)]);
+Status rotateInputsInPlace(std::span<double> weight, int64_t k, const Rotation &rotation,
+                           unsigned threads) {
+  if (k % rotation.size() != 0)
+    return wrongWidth(rotation, k);
+  const auto width = static_cast<size_t>(k);
+  dsl::parallel(std::ssize(weight) / k, threads, [&](const auto &next) {
+    for (int64_t row = next(); row < std::ssize(weight) / k; row = next())
+      rotation.apply(weight.subspan(static_cast<size_t>(row) * width, width));
+  });
+  return Done{};
+}
+
+Status rotateOutputsInPlace(std::span<double> weight, int64_t k, const Rotation &rotation,
+                            unsigned threads) {
+  const int64_t rows = std::ssize(weight) / k;
+  if (rows % rotation.size() != 0)
+    return wrongWidth(rotation, rows);
+  constexpr int64_t columns = 8; // at a time: those of a cache line
+  dsl::parallel(divideUp(k, columns), threads, [&](const auto &next) {
+    std::vector<double> numbers(static_cast<size_t>(columns * rows)); // column by column
+    for (int64_t first = columns * next(); first < k; first = columns * next()) {
+      const int64_t count = std::min(columns, k - first);
+      const auto each = [&](const auto &visit) {
+        for (int64_t row = 0; row < rows; ++row)
+          for (int64_t i = 0; i < count; ++i)
+            visit(numbers[static_cast<size_t>(i * rows + row)],
+                  weight[static_cast<size_t>(row * k + first + i)]);
+      };
+      each([](double &number, double stored) { number = stored; });
+      rotation.apply(std::span(numbers).first(static_cast<size_t>(count * rows)));
+      each([](double number, double &stored) { stored = number; });
     }
   });
-  return out;
+  return Done{};
 }
 
 } // namespace rho::kernels

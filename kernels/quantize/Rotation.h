@@ -34,13 +34,17 @@ private:
 };
 
 // Along k, of activations and weight alike: x w^T stays. A weight in double, rounded to f32 at the
-// end; activations in f32, as runtime/InputTransform.h has it. Error transform_width for a k that
-// is no multiple of the rotation's size.
+// end; activations in f32, as runtime/InputTransform.h has it. Errors: transform_width for a k that
+// is no multiple of the rotation's size, rotation_beyond_f32 for sums of finite numbers.
 Result<Matrix> rotateInputs(const Matrix &weight, const Rotation &rotation, unsigned threads = 0);
 Result<Matrix> rotateActivation(const Matrix &activation, const Rotation &rotation,
                                 unsigned threads = 0);
-// Along the rows of a weight: its outputs are those that the next layer takes when its inputs are
-// rotated. Error transform_width.
-Result<Matrix> rotateOutputs(const Matrix &weight, const Rotation &rotation, unsigned threads = 0);
+// The same of a weight in double, row after row of k numbers, in place. Error transform_width.
+Status rotateInputsInPlace(std::span<double> weight, int64_t k, const Rotation &rotation,
+                           unsigned threads = 0);
+// Along the rows of such a weight: its outputs are those that the next layer takes when its inputs
+// are rotated. Error transform_width.
+Status rotateOutputsInPlace(std::span<double> weight, int64_t k, const Rotation &rotation,
+                            unsigned threads = 0);
 
 } // namespace rho::kernels

@@ -36,18 +36,18 @@ public:
     const std::string text = described == file.metadata().end() ? "" : described->second;
     rest = text;
     if (take("smoothing")) {
-      Result<std::vector<float>> factors = vector<float>(".smoothing", "F32");
+      Result<std::vector<float>> factors = vector<float>(smoothingSuffix, "F32");
       if (!factors)
         return factors.error();
       for (float factor : *factors)
         if (!std::isnormal(factor) || factor < 0)
           return invalid("'" + name + ".smoothing' has the factor " + dsl::printNumber(factor));
       transform.smoothing = SmoothingScales{std::nullopt, std::move(*factors)};
-    } else if (file.find(name + ".smoothing")) {
+    } else if (file.find(name + smoothingSuffix)) {
       return invalid("'" + text + "' does not name '" + name + ".smoothing', which is there");
     }
     if (take("order")) {
-      Result<std::vector<int32_t>> channels = vector<int32_t>(".order", "I32");
+      Result<std::vector<int32_t>> channels = vector<int32_t>(orderSuffix, "I32");
       if (!channels)
         return channels.error();
       std::vector<bool> seen(channels->size(), false);
@@ -57,7 +57,7 @@ public:
         seen[static_cast<size_t>(channel)] = true;
       }
       transform.order = ChannelOrder{{channels->begin(), channels->end()}};
-    } else if (file.find(name + ".order")) {
+    } else if (file.find(name + orderSuffix)) {
       return invalid("'" + text + "' does not name '" + name + ".order', which is there");
     }
     if (take("rotation")) {
@@ -139,9 +139,9 @@ std::vector<TensorEntry> planTransform(const std::string &name, const LayerSteps
                                        int64_t k) {
   std::vector<TensorEntry> plan;
   if (steps.smooth)
-    plan.push_back(vectorOf(name + ".smoothing", "F32", k));
+    plan.push_back(vectorOf(name + smoothingSuffix, "F32", k));
   if (steps.permute)
-    plan.push_back(vectorOf(name + ".order", "I32", k));
+    plan.push_back(vectorOf(name + orderSuffix, "I32", k));
   return plan;
 }
 

@@ -7,6 +7,8 @@
 
 namespace rho::kernels {
 
+// Of the tensors of factors and of channels, behind that of the weight.
+inline constexpr const char *smoothingSuffix = ".smoothing", *orderSuffix = ".order";
 inline constexpr const char *transformKey = "rho.transform."; // and the tensor's name
 
 // What the metadata says of a layer's transform: "smoothing", "order" and "rotation K seed SEED"

@@ -38,20 +38,27 @@ Status checkPatterns(const SafetensorsFile &file, const std::vector<std::string>
 }
 
 // Where none of what a pattern names can be quantized, all of it would stay as it is.
-Status checkWeights(const SafetensorsFile &file, const std::vector<std::string> &patterns) {
-  for (const std::string &pattern : patterns) {
+Status checkWeights(const SafetensorsFile &file, const TensorChoice &choice) {
+  for (const std::string &pattern : choice.only) {
+    auto noWeight = [&](const TensorEntry &tensor) {
+      return makeError(DiagId::pattern_matches_no_weight,
+                       {dsl::shown(pattern), file.path(),
+                        "'" + dsl::shown(tensor.name) + "' is " + printExtents(tensor)});
+    };
     const TensorEntry *other = nullptr;
     bool any = false;
     for (const TensorEntry &tensor : file.tensors()) {
       if (!matches(pattern, tensor.name))
         continue;
-      any = any || file.matrix(tensor);
-      other = other ? other : &tensor;
+      if (file.matrix(tensor))
+        any = true;
+      else if (choice.wholly && tensor.shape.size() > 1)
+        return noWeight(tensor);
+      else if (!other)
+        other = &tensor;
     }
     if (!any && other)
-      return makeError(DiagId::pattern_matches_no_weight,
-                       {dsl::shown(pattern), file.path(),
-                        "'" + dsl::shown(other->name) + "' is " + printExtents(*other)});
+      return noWeight(*other);
   }
   return Done{};
 }
@@ -64,7 +71,7 @@ Result<std::vector<bool>> chooseTensors(const SafetensorsFile &file, const Tenso
   for (const auto *patterns : {&choice.only, &choice.skip})
     if (Status known = checkPatterns(file, *patterns); !known)
       return std::move(known.error());
-  if (Status weights = checkWeights(file, choice.only); !weights)
+  if (Status weights = checkWeights(file, choice); !weights)
     return std::move(weights.error());
   std::vector<bool> chosen;
   for (const TensorEntry &tensor : file.tensors())

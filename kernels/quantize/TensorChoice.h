@@ -12,9 +12,12 @@ namespace rho::kernels {
 // which ? is a character and not a byte, whatever the process' locale is.
 bool matches(const std::string &pattern, const std::string &name);
 
-struct TensorChoice {            // by patterns
-  std::vector<std::string> only; // none: all
-  std::vector<std::string> skip;
+struct TensorChoice {                 // by patterns
+  std::vector<std::string> only = {}; // none: all
+  std::vector<std::string> skip = {};
+  // Whether what `only` names and is no such matrix is an error, unless it is a vector or number,
+  // such as the bias beside a weight: else it stays as it is.
+  bool wholly = false;
 };
 
 // For each of file.tensors() whether it is a matrix (two extents, of f32, f16 or bf16 numbers) that

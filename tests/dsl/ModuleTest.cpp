@@ -94,13 +94,23 @@ TEST(Module, LiteralsMayBeNegativeAndZeroPointsHaveRules) {
 
 TEST(Module, TooManyFilesAreRefused) {
   std::map<std::string, std::string> files;
-  for (int i = 0; i < 300; ++i)
-    files[std::to_string(i)] = "import \"" + std::to_string(i + 1) + "\"";
-  EXPECT_EQ(errorsOf("import \"0\"", from(files)),
-            "254:1:1: error: import of '255' makes more than 256 files, the limit of a module "
+  std::string all;
+  for (int i = 0; i < 256; ++i) {
+    files[std::to_string(i)] = "";
+    all += "import \"" + std::to_string(i) + "\"\n";
+  }
+  EXPECT_EQ(errorsOf(all, from(files)),
+            "a.rho:256:1: error: import of '255' makes more than 256 files, the limit of a module "
             "[too_many_imports]\n"
             "import \"255\"\n"
             "^~~~~~~~~~~~\n");
+  for (int i = 0; i < 256; ++i)
+    files[std::to_string(i)] = "import \"" + std::to_string(i + 1) + "\"";
+  EXPECT_EQ(errorsOf("import \"0\"", from(files)),
+            "30:1:1: error: import of '31' makes a chain of more than 32 files, the limit of a "
+            "module [import_too_deep]\n"
+            "import \"31\"\n"
+            "^~~~~~~~~~~\n");
 }
 
 TEST(Module, LargeFilesAreRefused) {

@@ -279,8 +279,16 @@ TEST_F(QuantizeFileTest, namesThatWouldStandTwiceAreRefused) {
   taken.name = "layer.w.scale";
   put("in.safetensors", safetensors({w, taken}));
   EXPECT_EQ(error("in.safetensors"),
-            "error: 'layer.w.scale' would stand twice in the quantized file, one of the tensors of "
-            "'in.safetensors' has the name of a component of another [output_name_taken]\n");
+            "error: 'layer.w.scale' would stand twice in the quantized file, as codes of 'layer.w' "
+            "and as a tensor of 'in.safetensors' [output_name_taken]\n");
+  for (const char *step : {"smoothing", "order"}) { // also where there is none
+    taken.name = std::string("layer.w.") + step;
+    put("in.safetensors", safetensors({w, taken}));
+    EXPECT_EQ(error("in.safetensors"), "error: '" + taken.name +
+                                           "' would stand twice in the quantized file, as what "
+                                           "becomes of inputs of 'layer.w' and as a tensor of "
+                                           "'in.safetensors' [output_name_taken]\n");
+  }
 }
 
 TEST_F(QuantizeFileTest, headersThatLieAreRefused) {

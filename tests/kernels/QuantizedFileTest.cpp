@@ -229,6 +229,21 @@ TEST_F(QuantizedFileTest, refusesFilesThatLie) {
                           "f 2 x 99999999999 F32", "f two x 8 F32"})
     EXPECT_EQ(readError(file(bad, f, {element, scale})),
               invalid(std::string("'") + bad + "' does not describe 'w'"));
+  for (const auto &[scales, what] : {std::pair{std::string("ab\x01\x7e"), "NaN"},
+                                     {"ab\xff\xff", "NaN"},
+                                     {"ab@\xfc", "NaN"},
+                                     {std::string("ab\0\xfc", 4), "infinity"}})
+    EXPECT_EQ(readError(file("f 2 x 8 F32", f, {element, {"w.scale", "F16", "2,1", scales}})),
+              invalid(std::string("'w.scale' has ") + what + " as code 1"));
+  EXPECT_EQ(
+      readError(file("g 2 x 8 F32",
+                     "format g { element: s4 scale: f32 per k[8] value = element * scale }",
+                     {element, {"w.scale", "F32", "2,1", std::string("\0\0\x80\xff----", 8)}})),
+      invalid("'w.scale' has infinity as code 0"));
+  EXPECT_EQ(readError(file("g 2 x 8 F32",
+                           "format g { element: s4 scale: e8m0 per k[8] value = element * scale }",
+                           {element, {"w.scale", "F8_E8M0", "2,1", "1\xff"}})),
+            invalid("'w.scale' has NaN as code 1"));
   EXPECT_EQ(readError(file("f 2 x 8 F32", "", {element, scale})),
             invalid("its metadata has no 'rho.format'"));
   EXPECT_EQ(readError(file("g 2 x 8 F32", f, {element, scale})),

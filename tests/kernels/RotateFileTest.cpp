@@ -222,6 +222,47 @@ TEST_F(RotateFileTest, FilesKeepTheirTypesAndShards) {
     EXPECT_EQ(whole.bytes(tensor), shards.bytes(*shards.find(tensor.name))) << tensor.name;
 }
 
+// The product of a weight, gains and the rotation in double, rounded to the tensor's type once.
+TEST_F(RotateFileTest, NumbersAreRoundedOnce) {
+  const float e = 0x1p-12F;
+  put("in.safetensors",
+      safetensors({{"n.weight", "F32", "2", bytesOf(std::vector<float>{1 + e, 1})},
+                   {"a.weight", "F32", "2,2", bytesOf(std::vector<float>{1 + e, 1 + 2 * e, 1, 1})},
+                   {"b.weight", "F32", "2,1", bytesOf(std::vector<float>{1, 2})}}));
+  RotateFileOptions options = ofHeads();
+  options.inputs = {"a.weight"};
+  options.outputs = {"b.weight"};
+  options.fusions = {{"n.weight", "a.weight"}};
+  options.block.reset();
+  rotated("out.safetensors", options);
+  const double x = (1.0 + e) * (1.0 + e), y = 1.0 + 2 * e, root = std::sqrt(0.5);
+  const Row row = Model(folder + "out.safetensors").row("a.weight");
+  EXPECT_EQ(row[0], static_cast<float>(x * root + y * root));
+  EXPECT_EQ(row[1], static_cast<float>(x * root - y * root));
+  EXPECT_NE(row[1], 0); // what f32 products of gains would leave
+}
+
+// A weight that stays behind makes another model of the rest; the bias beside one is no weight.
+TEST_F(RotateFileTest, NothingThatIsNamedIsLeftOut) {
+  std::vector<TensorBytes> tensors = model();
+  tensors.push_back({"layers.1.up.weight", "F32", "2,2,24", bytesOf(std::vector<float>(96))});
+  const std::string why = "' matches no weight of 'in.safetensors': 'layers.1.up.weight' is F32 "
+                          "2 x 2 x 24, weights have two extents of at least 1 and numbers in f32, "
+                          "f16 or bf16 [pattern_matches_no_weight]\n";
+  EXPECT_EQ(error(tensors, stream()), "error: '*.up.weight" + why);
+  RotateFileOptions options = stream();
+  options.inputs[2] = "layers.0.up.weight";
+  options.fusions[1].weights = "*.up.weight";
+  options.fusions[1].norms = "layers.0.norm2.weight";
+  EXPECT_EQ(error(tensors, options), "error: '*.up.weight" + why);
+  tensors = model();
+  put("in.safetensors", safetensors(tensors));
+  options = stream();
+  options.inputs[1] = "*.v.*"; // the bias, too
+  EXPECT_EQ(rotated("out.safetensors", options).inputs,
+            rotated("out.safetensors", stream()).inputs);
+}
+
 TEST_F(RotateFileTest, MistakesAreErrors) {
   const std::vector<TensorBytes> all = model();
   RotateFileOptions options = stream();
@@ -289,7 +330,7 @@ TEST_F(RotateFileTest, MistakesAreErrors) {
   options.seed.reset();
   EXPECT_EQ(error(changed, options),
             "error: 'embed.weight' of 'in.safetensors' cannot be rotated: row 0, column 0 would be "
-            "320902.75, beyond F16 [tensor_not_rotated]\n");
+            "320902.7522225387, beyond F16 [tensor_not_rotated]\n");
 }
 
 } // namespace

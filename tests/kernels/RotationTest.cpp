@@ -134,8 +134,10 @@ TEST(Rotation, PairsOfLayersCancel) {
   std::vector<double> expected = through(first, second);
   for (int64_t size : {48, 12, 24}) { // of the whole width, and of heads
     Rotation rotation = must(Rotation::ofSize(size, 3));
-    std::vector<double> found =
-        through(must(rotateOutputs(first, rotation)), must(rotateInputs(second, rotation)));
+    std::vector<double> outputs(first.values.begin(), first.values.end());
+    ASSERT_TRUE(rotateOutputsInPlace(outputs, first.k, rotation));
+    Matrix rotated{first.rows, first.k, {outputs.begin(), outputs.end()}};
+    std::vector<double> found = through(rotated, must(rotateInputs(second, rotation)));
     EXPECT_LT(relativeSquaredError(expected, found), 1e-12); // f32 between
   }
 }
@@ -144,6 +146,22 @@ TEST(Rotation, ResultsDoNotDependOnThreads) {
   Matrix x = integers(31, 96, 4);
   Rotation rotation = must(Rotation::ofSize(96, 3));
   EXPECT_EQ(must(rotateInputs(x, rotation, 1)).values, must(rotateInputs(x, rotation, 5)).values);
+  for (auto *rotate : {rotateInputsInPlace, rotateOutputsInPlace}) {
+    std::vector<double> one(x.values.begin(), x.values.end()), five = one;
+    const int64_t k = rotate == rotateOutputsInPlace ? 31 : 96; // 96 outputs, or inputs
+    ASSERT_TRUE(rotate(one, k, rotation, 1));
+    ASSERT_TRUE(rotate(five, k, rotation, 5));
+    EXPECT_EQ(one, five);
+  }
+}
+
+TEST(Rotation, SumsBeyondF32AreErrors) {
+  Matrix large{2, 4, {1, 1, 1, 1, 3e38F, 3e38F, 3e38F, 3e38F}};
+  Rotation rotation = must(Rotation::ofSize(4, std::nullopt));
+  const std::string expected = "error: rotated, row 1, column 0 would be infinity, f32 has numbers "
+                               "up to 3.4e38 [rotation_beyond_f32]\n";
+  EXPECT_EQ(errorOf(rotateInputs(large, rotation)), expected);
+  EXPECT_EQ(errorOf(rotateActivation(large, rotation)), expected);
 }
 
 TEST(Rotation, WidthsAreMultiplesOfItsSize) {
@@ -151,7 +169,11 @@ TEST(Rotation, WidthsAreMultiplesOfItsSize) {
   EXPECT_EQ(errorOf(rotateInputs(integers(3, 30, 1), rotation)),
             "error: rotation of 12 for 30 channels, their number is a multiple of it "
             "[transform_width]\n");
-  EXPECT_EQ(errorOf(rotateOutputs(integers(3, 24, 1), rotation)),
+  std::vector<double> numbers(72);
+  EXPECT_EQ(errorOf(rotateInputsInPlace(numbers, 24, must(Rotation::ofSize(16, 1)))),
+            "error: rotation of 16 for 24 channels, their number is a multiple of it "
+            "[transform_width]\n");
+  EXPECT_EQ(errorOf(rotateOutputsInPlace(numbers, 24, rotation)),
             "error: rotation of 12 for 3 channels, their number is a multiple of it "
             "[transform_width]\n");
 }
