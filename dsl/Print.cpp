@@ -219,6 +219,26 @@ std::string printWithParts(const Format &format) {
   return whole;
 }
 
+std::pair<std::string, std::string> differingLines(const Format &one, const Format &other) {
+  std::string lineA, lineB;
+  auto differ = [&](const std::string &textA, const std::string &textB) {
+    TextReader linesA(textA), linesB(textB);
+    while (lineA == lineB && linesA && linesB) {
+      std::getline(linesA, lineA);
+      std::getline(linesB, lineB);
+    }
+    return lineA != lineB;
+  };
+  if (!differ(print(one), print(other))) // their own are the same
+    differ(printWithParts(one), printWithParts(other));
+  auto shown = [](const Format &format, const std::string &line) {
+    const size_t begin = line.find_first_not_of(' ');
+    return "'" + format.name + "'" +
+           (begin == std::string::npos || line == "}" ? "" : " with '" + line.substr(begin) + "'");
+  };
+  return {shown(one, lineA), shown(other, lineB)};
+}
+
 std::string print(const Gemm &gemm) {
   std::string out = "gemm " + gemm.name + " {\n";
   out += "  weight: " + gemm.weight.name + "\n";

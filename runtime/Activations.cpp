@@ -13,14 +13,16 @@
 namespace rho {
 
 static std::string describe(const std::string &format, int64_t m,
-                            const compiler::ActivationLayout &layout) {
+                            const compiler::ActivationLayout &layout, const dsl::Format &stored) {
   std::string bits;
   for (const compiler::ActivationLayout &part : layout.parts)
     bits += (bits.empty() ? "" : " and ") + std::to_string(part.elementBits);
   if (bits.empty())
     bits = std::to_string(layout.elementBits);
-  return "format '" + format + "' with m = " + std::to_string(m) +
-         ", k = " + std::to_string(layout.k) + ", stored in " + bits + " bits" +
+  const std::string as =
+      stored.hasParts() ? "" : " of " + std::string(stored.element().type.name());
+  return "format " + format + " for m = " + std::to_string(m) +
+         ", k = " + std::to_string(layout.k) + ", stored in " + bits + " bits" + as +
          (layout.groupsPerWord > 1 ? " with words of scales" : "") +
          (layout.columnBits.empty() ? "" : " in an order of its own");
 }
@@ -37,10 +39,14 @@ Status checkActivations(const Activations &activations, const Gemm::Impl &gemm) 
   bool sameFormat = (given.format == stored || *given.format == *stored) &&
                     (given.declared.get() == &format || given.format == given.declared ||
                      *given.declared == format);
-  if (!sameFormat || given.m != gemm.shape.m || given.layout != layout)
+  if (!sameFormat || given.m != gemm.shape.m || given.layout != layout) {
+    const auto [theirs, own] = *given.declared == format
+                                   ? std::pair("'" + format.name + "'", "'" + format.name + "'")
+                                   : dsl::differingLines(*given.declared, format);
     return makeError(DiagId::activations_mismatch,
-                     {describe(given.declared->name, given.m, given.layout),
-                      describe(format.name, gemm.shape.m, layout)});
+                     {describe(theirs, given.m, given.layout, *given.format),
+                      describe(own, gemm.shape.m, layout, *stored)});
+  }
   return Done{};
 }
 
@@ -145,9 +151,13 @@ Result<Activations> Gemm::viewActivations(DevicePointer x) const {
   bool asDeclared = dsl::isPlain(*format) && pimpl->storedActivation() == format &&
                     layout.elementBits == format->element().type.bits();
   if (!asDeclared || rowBytes != layout.pitchBytes)
-    return makeError(DiagId::activations_not_viewable,
-                     {format->name, std::to_string(pimpl->shape.k),
-                      format->hasParts() ? "in parts" : std::to_string(rowBytes) + " bytes a row"});
+    return makeError(
+        DiagId::activations_not_viewable,
+        {format->name, std::to_string(pimpl->shape.k),
+         format->hasParts() ? "in parts"
+         : dsl::isPlain(*format) && !asDeclared
+             ? "stored as " + std::string(pimpl->storedActivation()->element().type.name())
+             : std::to_string(rowBytes) + " bytes a row"});
   if (Status good = checkPointer(x, "x", dataAlignment); !good)
     return good.error();
   Activations activations;

@@ -85,30 +85,13 @@ Result<Buffer> Gemm::packCodes(std::span<const ComponentCodes> components) const
   });
 }
 
-// What two formats' codes do not have in common, by the first lines of their declarations that
-// differ; empty: each number has the same codes in both.
+// What two formats' codes do not have in common; empty: each number has the same codes in both.
 static std::string difference(const dsl::Format &codes, const dsl::Format &taken) {
   const dsl::Format a = dsl::meaningOf(codes), b = dsl::meaningOf(taken);
   if (a == b)
     return {};
-  std::string lineA, lineB;
-  auto differ = [&](const std::string &textA, const std::string &textB) {
-    dsl::TextReader linesA(textA), linesB(textB);
-    while (lineA == lineB && linesA && linesB) {
-      std::getline(linesA, lineA);
-      std::getline(linesB, lineB);
-    }
-    return lineA != lineB;
-  };
-  if (!differ(dsl::print(a), dsl::print(b))) // their own are the same
-    differ(dsl::printWithParts(a), dsl::printWithParts(b));
-  auto shown = [](const dsl::Format &format, const std::string &line) {
-    const size_t begin = line.find_first_not_of(' ');
-    return "'" + format.name + "'" +
-           (begin == std::string::npos || line == "}" ? "" : " with '" + line.substr(begin) + "'");
-  };
-  return "the codes are of format " + shown(codes, lineA) + ", the gemm takes " +
-         shown(taken, lineB);
+  const auto [ofCodes, ofGemm] = dsl::differingLines(a, b);
+  return "the codes are of format " + ofCodes + ", the gemm takes " + ofGemm;
 }
 
 Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &given) const {

@@ -4,8 +4,8 @@
 // Errors are values (Result, Status) that carry the diagnostics. Nothing asserts, and nothing
 // throws but what a caller's own function throws (Engine::tune), and std::bad_alloc where the host
 // has no room for the small things that a call makes; for large ones the error is out_of_memory.
-// Where memory ends inside of LLVM while a kernel is compiled, LLVM ends the process. Compilation,
-// and quantizing on the host, take 128 KB of their thread's stack.
+// Where memory ends inside of LLVM while a kernel is compiled, LLVM ends the process. Parsing,
+// compilation, and quantizing on the host, take 128 KB of their thread's stack.
 // Each function names the errors that are its own. Besides, any that has a handle gives
 // empty_handle for one that was default-constructed or moved from (valid() is false, of a Buffer
 // address() is 0), and any that reaches a GPU cuda_call_failed. Threads: Device, Engine, Module and
@@ -237,7 +237,8 @@ public:
   // of their own. Other errors: wrong_device, transform_width.
   Result<Activations> makeActivations(const InputTransform &transform) const;
   // x [m][k] in device memory, used where it lies: for a gemm whose activation is plain f16 or
-  // bf16, rows contiguous, k a multiple of 8, x 16-byte aligned. It must outlive the launches that
+  // bf16 and multiplied as that (f16 beside a weight or scales of bf16 is not), rows contiguous, k
+  // a multiple of 8, x 16-byte aligned. It must outlive the launches that
   // read it. Errors: activations_not_viewable, null_pointer, misaligned_pointer.
   Result<Activations> viewActivations(DevicePointer x) const;
   // Of a format with a partition: which part, by its index, stores each of the ceil(k / G) blocks

@@ -135,7 +135,7 @@ public:
                                                          cache::DiskCache &disk,
                                                          cache::Warnings &warnings) override {
     Result<std::shared_ptr<const Quantizer>> made =
-        makeCudaQuantizer(context, capability, *format, stored, layout, disk, warnings);
+        makeCudaQuantizer(context, capability, *format, stored, layout, openNvrtc, disk, warnings);
     if (made || isFaultOfDevice(made.error()))
       return made;
     return makeHostQuantizer(

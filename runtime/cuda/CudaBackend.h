@@ -11,8 +11,8 @@ namespace rho::cuda {
 // cuda_device_too_old, cuda_call_failed.
 Result<std::shared_ptr<Backend>> backendOf(int ordinal);
 
-// A new backend on this driver, which outlives it, with whole programs compiled by this NVRTC.
 using OpenNvrtc = Result<const Nvrtc *> (*)();
+// A new backend on this driver, which outlives it, and this NVRTC.
 Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal,
                                             OpenNvrtc openNvrtc = Nvrtc::open);
 

@@ -48,8 +48,8 @@ Result<std::shared_ptr<const Quantizer>> load(const std::shared_ptr<const Contex
 Result<std::shared_ptr<const Quantizer>>
 makeCudaQuantizer(const std::shared_ptr<const Context> &context, int capability,
                   const dsl::Format &format, const dsl::Format &stored,
-                  const compiler::ActivationLayout &layout, cache::DiskCache &disk,
-                  cache::Warnings &warnings) {
+                  const compiler::ActivationLayout &layout, OpenNvrtc openNvrtc,
+                  cache::DiskCache &disk, cache::Warnings &warnings) {
   if (std::optional<std::string> problem = quantizerSourceProblem(format, stored))
     return makeError(DiagId::no_quantizer_kernel, {format.name, *problem});
   const std::string header = quantizerHeader(format, stored, layout);
@@ -75,7 +75,7 @@ makeCudaQuantizer(const std::shared_ptr<const Context> &context, int capability,
   };
   if (auto quantizer = cached(); !quantizer || *quantizer)
     return quantizer;
-  Result<const Nvrtc *> nvrtc = Nvrtc::open();
+  Result<const Nvrtc *> nvrtc = openNvrtc();
   if (!nvrtc)
     return nvrtc.error();
   cache::FileLock lock = disk.lock(key, warnings);

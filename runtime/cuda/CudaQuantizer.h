@@ -10,7 +10,7 @@ namespace rho::cuda {
 Result<std::shared_ptr<const Quantizer>>
 makeCudaQuantizer(const std::shared_ptr<const Context> &context, int capability,
                   const dsl::Format &format, const dsl::Format &stored,
-                  const compiler::ActivationLayout &layout, cache::DiskCache &disk,
-                  cache::Warnings &warnings);
+                  const compiler::ActivationLayout &layout, OpenNvrtc openNvrtc,
+                  cache::DiskCache &disk, cache::Warnings &warnings);
 
 } // namespace rho::cuda

@@ -5,6 +5,7 @@
 #include "runtime/cuda/Code.h"
 #include "runtime/cuda/CudaQuantizer.h"
 #include "tests/runtime/FakeDriver.h"
+#include "tests/runtime/FakeNvrtc.h"
 #include "tests/runtime/TemporaryFolder.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +17,10 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::shared_ptr<Backend> open() { return *openDevice(resetFake(), 0); }
+std::shared_ptr<Backend> open() {
+  resetFakeNvrtc();
+  return *openDevice(resetFake(), 0, fakeNvrtc);
+}
 
 compiler::KernelImage image() {
   compiler::KernelImage image;
@@ -334,22 +338,40 @@ TEST(CudaBackend, FaultsOfTheGpuLeaveKeptKernels) {
   EXPECT_EQ(anew->report().source, CompileReport::Source::Compiled);
 }
 
-// With NVRTC the fake driver refuses its cubin; without, there is none. Either way the gemm works.
+// NVRTC refuses the program, there is none, or the driver refuses its cubin: the gemm works.
 TEST(CudaBackend, QuantizesOnTheHostWhereNoKernelCanBeBuilt) {
   std::shared_ptr<Backend> backend = open();
-  fake().loadError = "no quantizer today";
   Result<Module> module = Module::parse("gemm g { weight: f16 activation: f16 output: f32 }");
   ASSERT_TRUE(module) << module.error().str();
   const dsl::Format &format = module->impl().module.gemms[0].activation;
   cache::DiskCache disk({});
   cache::Warnings warnings;
   const compiler::ActivationLayout layout = {.k = 64, .elementBits = 16};
-  auto refused = makeCudaQuantizer(contextOf(*backend), 90, format, format, layout, disk, warnings);
+  auto make = [&](const dsl::Format &of, OpenNvrtc nvrtc) {
+    return makeCudaQuantizer(contextOf(*backend), 90, of, of, layout, nvrtc, disk, warnings);
+  };
+  FakeNvrtc &nvrtc = resetFakeNvrtc();
+  nvrtc.compiles = false;
+  auto unknown = make(format, fakeNvrtc);
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().str(),
+            "error: NVRTC refuses the activation quantizer of 'f16': NVRTC_ERROR_COMPILATION: "
+            "a.cu(3): error: nonsense [nvrtc_failed]\n");
+  EXPECT_EQ(nvrtc.options,
+            (std::vector<std::string>{"--gpu-architecture=sm_90", "--std=c++17", "--fmad=false"}));
+  auto absent = make(format, [] {
+    return Result<const Nvrtc *>(makeError(DiagId::nvrtc_not_available, {"absent"}));
+  });
+  ASSERT_FALSE(absent);
+  EXPECT_EQ(absent.error().str(), "error: no NVRTC: absent [nvrtc_not_available]\n");
+  nvrtc.compiles = true;
+  EXPECT_TRUE(make(format, fakeNvrtc));
+  fake().loadError = "no quantizer today";
+  auto refused = make(format, fakeNvrtc);
   ASSERT_FALSE(refused);
   dsl::Format demanding = format;
   demanding.requirements.emplace_back();
-  auto required =
-      makeCudaQuantizer(contextOf(*backend), 90, demanding, demanding, layout, disk, warnings);
+  auto required = make(demanding, fakeNvrtc);
   ASSERT_FALSE(required);
   EXPECT_EQ(required.error().str(),
             "error: no kernel quantizes to format 'f16': it has a requirement that is "

@@ -6,7 +6,8 @@
 namespace rho::cuda {
 
 struct NvrtcProgram {
-  std::string cubin;
+  std::string text;
+  std::string cubin() const { return "cubin of " + text; }
 };
 
 namespace {
@@ -30,15 +31,15 @@ Result<const Nvrtc *> fakeNvrtc() {
   fake.createProgram = [](Nvrtc::Program *program, const char *text, const char *, int count,
                           const char *const *headers, const char *const *) {
     const std::lock_guard lock(mutex);
-    *program = new NvrtcProgram{"cubin of " + std::string(text)};
+    *program = new NvrtcProgram{text};
     state.headers.assign(headers, headers + count);
     ++state.alive;
     return 0;
   };
-  fake.compileProgram = [](Nvrtc::Program, int count, const char *const *options) {
+  fake.compileProgram = [](Nvrtc::Program program, int count, const char *const *options) {
     const std::lock_guard lock(mutex);
     state.options.assign(options, options + count);
-    ++state.programs;
+    state.programs.push_back(program->text);
     return state.compiles ? 0 : 6;
   };
   fake.getProgramLogSize = [](Nvrtc::Program, size_t *size) {
@@ -50,11 +51,11 @@ Result<const Nvrtc *> fakeNvrtc() {
     return 0;
   };
   fake.getCubinSize = [](Nvrtc::Program program, size_t *size) {
-    *size = program->cubin.size();
+    *size = program->cubin().size();
     return 0;
   };
   fake.getCubin = [](Nvrtc::Program program, char *cubin) {
-    program->cubin.copy(cubin, std::string::npos);
+    program->cubin().copy(cubin, std::string::npos);
     return 0;
   };
   fake.destroyProgram = [](Nvrtc::Program *program) {

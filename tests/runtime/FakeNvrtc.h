@@ -12,7 +12,7 @@ struct FakeNvrtc {
   bool compiles = true;
   int release = 12;
   std::vector<std::string> options, headers; // of the last program
-  int programs = 0;                          // that were compiled
+  std::vector<std::string> programs;         // the texts that were compiled
   int alive = 0;                             // that nobody destroyed
 };
 

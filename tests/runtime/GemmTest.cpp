@@ -199,14 +199,47 @@ TEST(Gemm, WeightsThatTheHostCannotHoldAreAnError) {
   }
 }
 
+// Formats of one name, and one format that two weights want otherwise.
+TEST(Gemm, ActivationsOfAnotherFormatAreToldApart) {
+  const Device device = *Device::emulated("sm_80");
+  const Engine engine = must(Engine::create(device));
+  auto compiled = [&](const std::string &scale, const std::string &activation,
+                      const std::string &format = "") {
+    return must(engine.compile(
+        parsed(("format w { element: s4 scale: " + scale + " per k[8] value = element * scale }\n" +
+                format + "gemm g { weight: w activation: " + activation + " output: f32 }")
+                   .c_str()),
+        "", {4, 64, 64}));
+  };
+  auto error = [&](const Gemm &made, const Gemm &other) {
+    const Activations activations = must(made.makeActivations());
+    return errorText(other.quantizeActivations(activations, 256, ScalarType::F32, 64));
+  };
+  const std::string a = "format a { element: s8 scale: f32 per token value = element * scale ";
+  EXPECT_EQ(
+      error(compiled("f16", "a", a + "}\n"), compiled("f16", "a", a + "encode { scale = 1 } }\n")),
+      "error: activations were made for format 'a' for m = 4, k = 64, stored in 16 bits of "
+      "f16, this gemm takes format 'a' with 'encode {' for m = 4, k = 64, stored in 16 bits "
+      "of f16 [activations_mismatch]\n");
+  const Gemm f16 = compiled("f16", "f16"), bf16 = compiled("f32", "f16");
+  EXPECT_EQ(error(f16, bf16),
+            "error: activations were made for format 'f16' for m = 4, k = 64, stored in 16 bits of "
+            "f16, this gemm takes format 'f16' for m = 4, k = 64, stored in 16 bits of bf16 "
+            "[activations_mismatch]\n");
+  EXPECT_EQ(errorText(bf16.viewActivations(256)),
+            "error: activations in format 'f16' with k = 64 are stored as bf16; only plain f16 and "
+            "bf16 in rows of a multiple of 16 bytes can be used in place "
+            "[activations_not_viewable]\n");
+}
+
 TEST(Gemm, ActivationsBelongToAShapeAndAFormat) {
   Walk s(w4a16);
   Gemm larger = must(s.engine.compile(s.module, "", {9, 64, 192}));
   Activations ofLarger = must(larger.makeActivations());
   EXPECT_EQ(errorText(s.gemm.launch(s.weight, ofLarger, s.output.address(), s.workspace)),
-            "error: activations were made for format 'f16' with m = 9, k = 192, stored in 16 "
-            "bits, this gemm takes format 'f16' with m = 5, k = 192, stored in 16 bits "
-            "[activations_mismatch]\n");
+            "error: activations were made for format 'f16' for m = 9, k = 192, stored in 16 "
+            "bits of f16, this gemm takes format 'f16' for m = 5, k = 192, stored in 16 bits of "
+            "f16 [activations_mismatch]\n");
   EXPECT_EQ(errorText(s.gemm.launch(s.weight, Activations(), s.output.address(), s.workspace)),
             "error: empty activations, it must come from a successful call [empty_handle]\n");
   Walk elsewhere(w4a16);

@@ -115,10 +115,10 @@ TEST(WholeProgram, ClustersAndRefusedTextsHaveNone) {
   clustered.clusterK = 2;
   EXPECT_EQ(assembleWholeProgram(**fakeNvrtc(), 13000, clustered), std::nullopt);
   EXPECT_EQ(assembleWholeProgram(**fakeNvrtc(), 13000, wholeProgram("")), std::nullopt);
-  EXPECT_EQ(state.programs, 0);
+  EXPECT_EQ(state.programs.size(), 0U);
   state.compiles = false;
   EXPECT_EQ(assembleWholeProgram(**fakeNvrtc(), 13000, wholeProgram()), std::nullopt);
-  EXPECT_EQ(state.programs, 1);
+  EXPECT_EQ(state.programs.size(), 1U);
 }
 
 // Needs no GPU.
