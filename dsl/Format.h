@@ -225,7 +225,7 @@ std::string print(const Format &format);
 // The same after the declarations of its parts, each once: all that the format is. Of a plain
 // format its name.
 std::string printWithParts(const Format &format);
-// "'a' with 'scale: f16 per channel'" of each: the first lines of their declarations that differ.
+// " with 'scale: f16 per channel'" of each: the first lines of their declarations that differ.
 std::pair<std::string, std::string> differingLines(const Format &one, const Format &other);
 std::string printComponent(const Format &format, int component); // `name: type per extent`
 std::string print(const Expr &expr, const Format &format);

@@ -231,12 +231,11 @@ std::pair<std::string, std::string> differingLines(const Format &one, const Form
   };
   if (!differ(print(one), print(other))) // their own are the same
     differ(printWithParts(one), printWithParts(other));
-  auto shown = [](const Format &format, const std::string &line) {
+  auto shown = [](const std::string &line) {
     const size_t begin = line.find_first_not_of(' ');
-    return "'" + format.name + "'" +
-           (begin == std::string::npos || line == "}" ? "" : " with '" + line.substr(begin) + "'");
+    return begin == std::string::npos || line == "}" ? "" : " with '" + line.substr(begin) + "'";
   };
-  return {shown(one, lineA), shown(other, lineB)};
+  return {shown(lineA), shown(lineB)};
 }
 
 std::string print(const Gemm &gemm) {

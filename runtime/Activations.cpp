@@ -40,12 +40,14 @@ Status checkActivations(const Activations &activations, const Gemm::Impl &gemm) 
                     (given.declared.get() == &format || given.format == given.declared ||
                      *given.declared == format);
   if (!sameFormat || given.m != gemm.shape.m || given.layout != layout) {
-    const auto [theirs, own] = *given.declared == format
-                                   ? std::pair("'" + format.name + "'", "'" + format.name + "'")
-                                   : dsl::differingLines(*given.declared, format);
-    return makeError(DiagId::activations_mismatch,
-                     {describe(theirs, given.m, given.layout, *given.format),
-                      describe(own, gemm.shape.m, layout, *stored)});
+    std::pair<std::string, std::string> lines; // where formats of one name differ
+    if (!(*given.declared == format))
+      lines = dsl::differingLines(*given.declared, format);
+    return makeError(
+        DiagId::activations_mismatch,
+        {describe("'" + given.declared->name + "'" + lines.first, given.m, given.layout,
+                  *given.format),
+         describe("'" + format.name + "'" + lines.second, gemm.shape.m, layout, *stored)});
   }
   return Done{};
 }

@@ -91,7 +91,8 @@ static std::string difference(const dsl::Format &codes, const dsl::Format &taken
   if (a == b)
     return {};
   const auto [ofCodes, ofGemm] = dsl::differingLines(a, b);
-  return "the codes are of format " + ofCodes + ", the gemm takes " + ofGemm;
+  return "the codes are of format '" + codes.name + "'" + ofCodes + ", the gemm takes '" +
+         taken.name + "'" + ofGemm;
 }
 
 Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &given) const {

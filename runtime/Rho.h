@@ -135,6 +135,8 @@ private:
 struct EngineOptions {
   // Disk cache folder; empty: $RHO_CACHE_DIR, else $XDG_CACHE_HOME/rho, else ~/.cache/rho.
   std::string cacheDirectory;
+  // What is kept of a kernel may still be made when the call that compiled it has returned: on one
+  // more thread, by NVRTC, for some tenths of a second. The engine's last handle waits for it.
   bool diskCache = true;
   bool cacheReadOnly = false;
   // Past it the least recently used kernels go; 0: $RHO_CACHE_LIMIT (bytes, or 512K, 100M, 2G in
@@ -144,7 +146,8 @@ struct EngineOptions {
   // Folder of what Engine::tune() keeps; empty: `tuned` in the disk cache's folder.
   std::string tunedDirectory;
   // At most so many threads of the host at a time for each call that plans, compiles, quantizes or
-  // packs, of the engine and of its gemms; 0: one for each core. An emulated launch takes them all.
+  // packs, of the engine and of its gemms; 0: one for each core; with 1 nothing goes on behind a
+  // call. An emulated launch takes them all.
   unsigned threads = 0;
 };
 

@@ -276,13 +276,19 @@ Result<std::optional<QuantizedReference>> findQuantized(std::string_view text) {
   if (!file)
     return std::move(file.error());
   std::vector<std::string> names = quantizedNames(*file);
-  if (names.empty() ||
-      (reference.name && std::find(names.begin(), names.end(), *reference.name) == names.end()))
+  if (names.empty())
     return none;
-  if (!reference.name && names.size() != 1) {
+  const bool isOne =
+      reference.name && std::find(names.begin(), names.end(), *reference.name) != names.end();
+  if (reference.name && !isOne && file->find(*reference.name))
+    return none; // a tensor as it is
+  if (!isOne && (reference.name || names.size() != 1)) {
     std::vector<TensorEntry> entries;
     for (const std::string &name : names)
       entries.emplace_back().name = name;
+    if (reference.name)
+      return makeError(DiagId::tensor_not_found,
+                       {dsl::shown(*reference.name), reference.path, printNames(entries)});
     return makeError(DiagId::tensor_name_needed,
                      {reference.path, std::to_string(names.size()), printNames(entries)});
   }

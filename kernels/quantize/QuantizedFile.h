@@ -39,8 +39,8 @@ Result<QuantizedShape> quantizedShape(const SafetensorsFile &file, const std::st
 // text.
 Result<dsl::QuantizedMatrix> readQuantized(const SafetensorsFile &file, const std::string &name);
 // What FILE.safetensors:NAME, or FILE.safetensors of one quantized matrix, stands for; none where
-// the file, or what has that name in it, is not quantized. Errors: tensor_name_needed and those of
-// SafetensorsFile.
+// the file, or what has that name in it, is not quantized. Errors: tensor_name_needed,
+// tensor_not_found, those of SafetensorsFile.
 struct QuantizedReference {
   SafetensorsFile file;
   std::string name;

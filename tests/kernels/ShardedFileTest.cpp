@@ -113,6 +113,14 @@ TEST_F(ShardedFileTest, keepsItsShardsWhereAnIndexIsWritten) {
   auto found = findQuantized(folder + "out.safetensors.index.json:b");
   ASSERT_TRUE(found.ok() && found->has_value());
   EXPECT_EQ((*found)->name, "b");
+  found = findQuantized(folder + "out.safetensors.index.json:b.scale"); // a tensor as it is
+  ASSERT_TRUE(found.ok());
+  EXPECT_FALSE(found->has_value());
+  found = findQuantized(folder + "out.safetensors.index.json:c");
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().str(),
+            "error: there is no tensor 'c' in '" + folder +
+                "out.safetensors.index.json', it holds 'a', 'b' [tensor_not_found]\n");
 }
 
 TEST_F(ShardedFileTest, isNotReplacedInPart) {
