@@ -58,8 +58,7 @@ void Assembler::replaceLater(const compiler::KernelImage &image, const std::stri
                              const EntryLabel &label, std::future<bool> published) {
   auto replace = [this, image, key, label, published = std::move(published)]() mutable {
     const std::optional<std::string> whole = backend->assembleWhole(image);
-    cache::Warnings
-        nobodys; // what keeps the disk from taking it, the first entry's writer was told
+    cache::Warnings nobodys; // the first entry's writer was told what is wrong with the disk
     if (published.get() && whole)
       disk.store(key, entryOf(image, *whole, label), nobodys);
   };

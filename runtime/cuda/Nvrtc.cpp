@@ -26,7 +26,7 @@ Result<Nvrtc> Nvrtc::openFrom(const std::vector<std::string> &libraryNames) {
   if (int result = nvrtc.version(&major, &minor); result != 0)
     return makeError(DiagId::nvrtc_not_available,
                      {std::string("nvrtcVersion failed: ") + nvrtc.getErrorString(result)});
-  nvrtc.release = major;
+  nvrtc.toolkit = 1000 * major + 10 * minor; // as drivers count
   return nvrtc;
 }
 

@@ -23,7 +23,7 @@ struct Nvrtc {
   int (*getCubinSize)(Program program, size_t *size) = nullptr;
   int (*getCubin)(Program program, char *cubin) = nullptr;
   int (*destroyProgram)(Program *program) = nullptr;
-  int release = 0; // the CUDA release it is of, its major number
+  int toolkit = 0; // the CUDA version it is of, 13000 for 13.0
 
   // The process's NVRTC. Error nvrtc_not_available says what is missing.
   static Result<const Nvrtc *> open();

@@ -126,10 +126,8 @@ std::optional<std::string> asCudaProgram(const std::string &ptx) {
 
 std::optional<std::string> assembleWholeProgram(const Nvrtc &nvrtc, int driverVersion,
                                                 const compiler::KernelImage &image) {
-  constexpr int sinceRelease = 13;
-  const int driverRelease = driverVersion / 1000; // 13000 is 13.0
-  if (nvrtc.release < sinceRelease || nvrtc.release > driverRelease ||
-      image.cluster() != compiler::Dim3{})
+  constexpr int since = 13000;
+  if (nvrtc.toolkit < since || nvrtc.toolkit > driverVersion || image.cluster() != compiler::Dim3{})
     return std::nullopt;
   const std::optional<std::string> program = asCudaProgram(image.ptx);
   if (!program)

@@ -18,7 +18,7 @@ std::optional<std::string> asCudaProgram(const std::string &ptx);
 
 // The cubin of a whole program without clusters, for a driver of this version; nullopt where this
 // NVRTC makes none. Block sizes, not just their limits, are CUDA C++ from CUDA 13.0 on, and a
-// driver loads cubins of its own CUDA release and of those before it.
+// driver is sure to load cubins of its own CUDA version and of those before it.
 std::optional<std::string> assembleWholeProgram(const Nvrtc &nvrtc, int driverVersion,
                                                 const compiler::KernelImage &image);
 

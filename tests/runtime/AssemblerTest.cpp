@@ -36,7 +36,7 @@ Module declared() {
 class AssemblerTest : public testing::Test {
 protected:
   AssemblerTest() : device(*Device::emulated("sm_90a")) {
-    nvrtc.release = 13;
+    nvrtc.toolkit = 13000;
     device.impl().backend = *openDevice(resetNewFake(), 0, fakeNvrtc);
     options.cacheDirectory = folder.path();
   }

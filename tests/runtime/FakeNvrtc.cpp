@@ -26,7 +26,7 @@ FakeNvrtc &resetFakeNvrtc() {
 Result<const Nvrtc *> fakeNvrtc() {
   const std::lock_guard lock(mutex);
   static Nvrtc fake;
-  fake.release = state.release;
+  fake.toolkit = state.toolkit;
   fake.getErrorString = [](int) { return "NVRTC_ERROR_COMPILATION"; };
   fake.createProgram = [](Nvrtc::Program *program, const char *text, const char *, int count,
                           const char *const *headers, const char *const *) {

@@ -10,7 +10,7 @@ namespace rho::cuda {
 
 struct FakeNvrtc {
   bool compiles = true;
-  int release = 12;
+  int toolkit = 12040;
   std::vector<std::string> options, headers; // of the last program
   std::vector<std::string> programs;         // the texts that were compiled
   int alive = 0;                             // that nobody destroyed

@@ -85,32 +85,32 @@ TEST(WholeProgram, WhatCudaCannotSayIsNone) {
 
 TEST(WholeProgram, IsCompiledForItsTarget) {
   FakeNvrtc &state = resetFakeNvrtc();
-  state.release = 13;
+  state.toolkit = 13000;
   EXPECT_EQ(assembleWholeProgram(**fakeNvrtc(), 13000, wholeProgram()),
             "cubin of " + *asCudaProgram(program));
   EXPECT_EQ(state.options, (std::vector<std::string>{"--gpu-architecture=sm_90a", "--minimal"}));
   EXPECT_EQ(state.alive, 0);
 }
 
-// A driver takes cubins of its own CUDA release, and older ones; block sizes came with CUDA 13.
-TEST(WholeProgram, ReleasesMustFit) {
+// A driver takes cubins of its own CUDA version, and older ones; block sizes came with CUDA 13.
+TEST(WholeProgram, VersionsMustFit) {
   FakeNvrtc &state = resetFakeNvrtc();
-  for (auto [release, driver, works] : {std::tuple{12, 12040, false},
-                                        {12, 13000, false},
-                                        {13, 12090, false},
-                                        {13, 13000, true},
-                                        {13, 13020, true},
-                                        {13, 14000, true},
-                                        {14, 13020, false}}) {
-    state.release = release;
+  for (auto [toolkit, driver, works] : {std::tuple{12090, 12090, false},
+                                        {12090, 13000, false},
+                                        {13000, 12090, false},
+                                        {13000, 13000, true},
+                                        {13000, 13020, true},
+                                        {13020, 13000, false},
+                                        {13020, 14000, true}}) {
+    state.toolkit = toolkit;
     EXPECT_EQ(assembleWholeProgram(**fakeNvrtc(), driver, wholeProgram()).has_value(), works)
-        << release << " " << driver;
+        << toolkit << " " << driver;
   }
 }
 
 TEST(WholeProgram, ClustersAndRefusedTextsHaveNone) {
   FakeNvrtc &state = resetFakeNvrtc();
-  state.release = 13;
+  state.toolkit = 13000;
   compiler::KernelImage clustered = wholeProgram();
   clustered.clusterK = 2;
   EXPECT_EQ(assembleWholeProgram(**fakeNvrtc(), 13000, clustered), std::nullopt);
@@ -126,8 +126,8 @@ TEST(WholeProgram, IsWhatNvrtcTakes) {
   Result<const Nvrtc *> nvrtc = Nvrtc::open();
   if (!nvrtc)
     GTEST_SKIP() << nvrtc.error().str();
-  if ((*nvrtc)->release < 13)
-    GTEST_SKIP() << "NVRTC of CUDA " << (*nvrtc)->release << " has no block sizes";
+  if ((*nvrtc)->toolkit < 13000)
+    GTEST_SKIP() << "NVRTC of CUDA " << (*nvrtc)->toolkit << " has no block sizes";
   const NvrtcOutput output = compileCuda(**nvrtc, {*asCudaProgram(program), "whole_program.cu"},
                                          {"--gpu-architecture=sm_90a", "--minimal"});
   EXPECT_NE(output.cubin, "") << output.log;
