@@ -1,6 +1,5 @@
 #include "runtime/Assembler.h"
 
-#include "dsl/Parallel.h"
 #include "runtime/Stopwatch.h"
 
 #include <chrono>
@@ -35,7 +34,7 @@ Result<std::shared_ptr<const LoadedKernel>> Assembler::load(const compiler::Kern
   std::unique_lock driver(driverCompiles(), std::defer_lock);
   std::promise<bool> published;
   if (backend->compilesAsItLoads(image)) {
-    if (threads == 1 || dsl::ThreadLimit::most() == 1 || !driver.try_lock()) {
+    if (isAlone() || !driver.try_lock()) {
       if (std::optional<std::string> whole = backend->assembleWhole(image))
         code = std::move(*whole);
     } else if (disk.takesEntries()) {

@@ -1,6 +1,5 @@
 #include "runtime/QuantizerOfGemm.h"
 
-#include "dsl/Parallel.h"
 #include "runtime/Stopwatch.h"
 
 #include <system_error>
@@ -34,9 +33,8 @@ QuantizerOfGemm::QuantizerOfGemm(Engine::Impl &engine, const dsl::Format &declar
       declaredText(target.reason.empty() ? "" : dsl::printWithParts(declared)) {}
 
 void QuantizerOfGemm::begin(int64_t k, const compiler::Plan &plan) {
-  const bool isAlone = engine.threads == 1 || dsl::ThreadLimit::most() == 1;
   // The layout of a partition only the kernel knows.
-  if (engine.backend->emulated() || stored.partition || isAlone)
+  if (engine.backend->emulated() || stored.partition || engine.assembler.isAlone())
     return;
   const bool words = plan.groupScales == dsl::ScheduleDecl::Scales::Hardware;
   foreseen = {.k = k,

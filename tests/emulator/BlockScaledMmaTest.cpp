@@ -204,9 +204,7 @@ TEST(BlockScaledMma, DMayBeCInAnotherOrder) {
   Config config;
   config.in = bytesOf(in);
   config.outBytes = 512;
-  std::string reordered = body(mxfp8, {0, 0, 0, 0});
-  reordered.replace(reordered.find("{%r12, %r13, %r14, %r15}"), 24, "{%r11, %r10, %r9, %r8}");
-  reordered.replace(reordered.rfind("{%r12, %r13, %r14, %r15}"), 24, "{%r8, %r9, %r10, %r11}");
+  const std::string reordered = withDInReversedC(body(mxfp8, {0, 0, 0, 0}));
   Ran ran = runKernel(forTarget(kernel(reordered), "sm_120a"), config);
   ASSERT_EQ(ran.error, "");
   for (size_t i = 0; i < 4; ++i)

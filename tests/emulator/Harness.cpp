@@ -138,4 +138,11 @@ std::string parseError(const std::string &ptx) {
   return program ? "" : program.error().str();
 }
 
+std::string withDInReversedC(std::string mma) {
+  const std::string d = "{%r12, %r13, %r14, %r15}";
+  mma.replace(mma.find(d), d.size(), "{%r11, %r10, %r9, %r8}");  // the instruction's
+  mma.replace(mma.rfind(d), d.size(), "{%r8, %r9, %r10, %r11}"); // what is stored
+  return mma;
+}
+
 } // namespace rho::emulator::test

@@ -62,6 +62,10 @@ using Case = std::array<uint64_t, 3>;
 std::vector<uint64_t> evaluate(const std::string &code, int width, const std::vector<Case> &cases,
                                const std::string &target = "sm_90a");
 
+// The text of an mma with four registers of C, %r8 to %r11, and of D, %r12 to %r15: with D in those
+// of C, in reverse.
+std::string withDInReversedC(std::string mma);
+
 // A generator that gives the same numbers in every run.
 inline std::mt19937_64 repeatable(uint64_t seed) { return std::mt19937_64(seed); }
 

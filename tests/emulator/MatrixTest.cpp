@@ -284,10 +284,7 @@ TEST(MmaNumerics, DMayBeCInAnotherOrder) {
     Config config;
     config.in = bytesOf(in);
     config.outBytes = 512;
-    std::string body = mmaBody(instruction, 4, 4, 4);
-    body.replace(body.find("{%r12, %r13, %r14, %r15}"), 24, "{%r11, %r10, %r9, %r8}");
-    body.replace(body.rfind("{%r12, %r13, %r14, %r15}"), 24, "{%r8, %r9, %r10, %r11}");
-    Ran ran = runKernel(kernel(body), config);
+    Ran ran = runKernel(kernel(withDInReversedC(mmaBody(instruction, 4, 4, 4))), config);
     ASSERT_EQ(ran.error, "");
     for (size_t i = 0; i < 4; ++i)
       EXPECT_EQ(ran.as<uint32_t>()[i], in[11 - i]) << instruction;
