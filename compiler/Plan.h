@@ -42,6 +42,8 @@ struct Schedule {
   std::vector<int64_t> tileCosts = {};
 
   bool streamsK() const { return splitK == dsl::ScheduleDecl::streamK; }
+  // Whether a CTA has one tile, or a share of its k.
+  bool hasOneTile() const { return residentCtas == 0; }
   // Whether parts of an output are summed in memory, and not inside a cluster.
   bool sumsInWorkspace() const { return splitK != clusterK; }
   friend bool operator==(const Schedule &, const Schedule &) = default;

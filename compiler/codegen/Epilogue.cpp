@@ -155,6 +155,8 @@ void KernelLowering::lowerGroupSum(tile::GroupSumOp sum) {
   auto values = static_cast<int64_t>(sums.size());
   Value buffer = sum.getBuffer();
   Value first = equal(warpK, i32(0));
+  if (isOverStages(buffer))
+    mathBarrier(); // no warp reads a stage any more
   if (g.warpsK > 1) {
     leaveSums(less(i32(0), warpK), buffer, sub(warpK, i32(1)), sums);
     mathBarrier();

@@ -99,12 +99,12 @@ void KernelLowering::createFunction() {
 }
 
 void KernelLowering::assignShared() {
-  int64_t next = 0;
+  int64_t next = 0, overStages = 0;
   for (tile::AllocSharedOp alloc : entry->getOps<tile::AllocSharedOp>()) {
-    offsets[alloc.getBuffer()] = next;
+    int64_t &place = alloc.getOverStages() ? overStages : next;
+    offsets[alloc.getBuffer()] = place;
     tile::SharedType type = alloc.getBuffer().getType();
-    int64_t alignment = g.sharedAlignment();
-    next += roundUp(type.getBytes() * type.getStages(), alignment);
+    place += roundUp(type.getBytes() * type.getStages(), g.sharedAlignment());
   }
 }
 

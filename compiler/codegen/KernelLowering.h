@@ -126,6 +126,10 @@ protected:
   Value outputs(mlir::ValueRange accumulators, llvm::StringRef element, int64_t first,
                 int64_t count, int64_t j, int64_t c);
 
+  // Whether all warps must have multiplied their last k tile before one writes there.
+  static bool isOverStages(Value buffer) {
+    return buffer.getDefiningOp<tile::AllocSharedOp>().getOverStages();
+  }
   // First byte of a part of a shared buffer.
   Value partOf(Value buffer, Value slot);
   // Byte of this thread's accumulator `value` of `values` where a part holds those of one group of

@@ -424,21 +424,24 @@ void WgmmaLowering::lowerWait(tile::WarpgroupWaitOp wait) {
   replaceAccumulators(wait.getResults(), call.emit(text));
 }
 
-// The first group of each CTA but the first leaves what it has in its own part, where that of the
-// first CTA fetches it.
+// The first groups of the CTAs share the sums: each warpgroup along n of one CTA, by turns, fetches
+// what those of the others have left in their own part.
 WgmmaLowering::Value WgmmaLowering::sumCluster(Value buffer, Value first,
                                                llvm::SmallVector<Value> &sums) {
   if (g.clusterK == 1)
     return first;
   auto values = static_cast<int64_t>(sums.size());
-  leaveSums(arith::AndIOp::create(builder, loc, first, less(i32(0), kRank)), buffer, i32(0), sums);
+  Value turn = mod(div(warpN, 4), g.clusterK);
+  Value own = equal(kRank, turn);
+  Value others = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, kRank, turn);
+  leaveSums(arith::AndIOp::create(builder, loc, first, others), buffer, i32(0), sums);
   clusterBarrier();
-  Value firstCta = equal(kRank, i32(0));
-  first = arith::AndIOp::create(builder, loc, first, firstCta);
+  first = arith::AndIOp::create(builder, loc, first, own);
   sums = addParts(first, sums, g.clusterK - 1, [&](int64_t part, int64_t value) -> Value {
-    Value own = sumPlace(buffer, i32(0), values, value);
-    return NVVM::MapaOp::create(builder, loc, LLVM::LLVMPointerType::get(op.getContext(), 7), own,
-                                add(columnRank, (part + 1) * g.clusterN));
+    Value left = sumPlace(buffer, i32(0), values, value);
+    Value rank = mod(add(kRank, part + 1), g.clusterK);
+    return NVVM::MapaOp::create(builder, loc, LLVM::LLVMPointerType::get(op.getContext(), 7), left,
+                                add(columnRank, mul(rank, g.clusterN)));
   });
   return first;
 }
@@ -518,6 +521,8 @@ void WgmmaLowering::copyBoxes(const OutputBoxes &own, tile::StoreBoxOp store, in
 void WgmmaLowering::lowerStoreBox(tile::StoreBoxOp store) {
   const OutputBoxes own = boxesOf(store);
   const int64_t slots = store.getBuffer().getType().getStages();
+  if (isOverStages(store.getBuffer()) && g.warpsK == 1 && g.clusterK == 1) // else sums met
+    mathBarrier();
   for (int64_t slice = 0; slice < g.tileM / own.rows; ++slice) {
     Value part = partOf(store.getBuffer(), i32(slice % slots));
     effect("@$0 cp.async.bulk.wait_group.read " + number(slots - 1) + ";", "b", {own.leader});

@@ -96,6 +96,14 @@ mlir::LogicalResult ForTilesOp::verify() {
   for (int64_t cost : costs)
     if (cost < 1)
       return emitOpError("a k tile costs ") << cost << "; it must be at least 1";
+  if (getOneEach())
+    return mlir::success();
+  auto kernel = (*this)->getParentOfType<KernelOp>();
+  if (kernel.getGeometry().getSplitK() > 1)
+    return emitOpError("splits k: each CTA has one share");
+  for (AllocSharedOp alloc : kernel.getBody().getOps<AllocSharedOp>())
+    if (alloc.getOverStages())
+      return emitOpError("has a buffer over stages that the next tile needs: ") << alloc.getLabel();
   return mlir::success();
 }
 

@@ -76,11 +76,12 @@ def Tile_KernelOp : Tile_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock, N
 def Tile_AllocSharedOp : Tile_Op<"alloc_shared", []> {
   let summary = "a shared buffer, one part per pipeline stage";
   let description = [{
-    Passes find some buffers by their labels: `shared_labels` in Dialects.h.
+    Passes find some buffers by their labels: `shared_labels` in Dialects.h. Buffers lie one after
+    the other, those `over_stages` from the first on: where stages are that are multiplied by then.
   }];
-  let arguments = (ins StrAttr:$label);
+  let arguments = (ins StrAttr:$label, UnitAttr:$over_stages);
   let results = (outs Tile_Shared:$buffer);
-  let assemblyFormat = "$label attr-dict `:` type($buffer)";
+  let assemblyFormat = "$label (`over_stages` $over_stages^)? attr-dict `:` type($buffer)";
 }
 
 def Tile_FillPairTablesOp : Tile_Op<"fill_pair_tables", []> {
@@ -112,20 +113,21 @@ def Tile_ForTilesOp : Tile_Op<"for_tiles", [SingleBlock, NoTerminator]> {
     The body computes one output tile, or this CTA's share of its k tiles. Its arguments are the
     tile's index along n and along m, the first and the last (exclusive) of `tilesK` k tiles, and
     of the shares of the tile: their number, which one this is, and the place of the first of them
-    in the workspace. Without a split of k the grid is persistent: every cluster of CTAs takes each
-    so manieth cluster of tiles, in an order in which tiles that run at a time share rows of both
-    operands in L2. With a split each CTA has one share of one tile; with equal shares (split 0) the
-    k tiles of all tiles, one tile after the other, are divided among the CTAs. Where the k tiles
+    in the workspace. With `one_each` a CTA has one tile or, where k is split, one share of one.
+    Otherwise the grid is persistent: every cluster of CTAs takes each so manieth cluster of tiles,
+    in an order in which tiles that run at a time share rows of both operands in L2; with equal
+    shares (split 0) the k tiles of all tiles, one tile after the other, are divided among the CTAs.
+    Only with `one_each` may buffers lie over stages. Where the k tiles
     of a tile come part by part, so many of each, every one counts as what those of its part cost;
     but a share that is less than the dearest of them is of as many k tiles as any other. The CTAs of
     a cluster along n have neighbouring tiles along n; those past the last tile load that one once
     more and store nothing.
   }];
   let arguments = (ins Count:$tilesN, I32:$tilesM, Count:$tilesK, Variadic<I32>:$ofParts,
-                   OptionalAttr<DenseI64ArrayAttr>:$costs);
+                   OptionalAttr<DenseI64ArrayAttr>:$costs, UnitAttr:$one_each);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $tilesN `x` $tilesM `x` $tilesK (`parts` $ofParts^ `cost` $costs)? attr-dict-with-keyword $body
+    $tilesN `x` $tilesM `x` $tilesK (`one_each` $one_each^)? (`parts` $ofParts^ `cost` $costs)? attr-dict-with-keyword $body
   }];
   let hasVerifier = 1;
 }
@@ -444,8 +446,9 @@ def Tile_ReleaseOp : Tile_Op<"release", []> {
 def Tile_GroupSumOp : Tile_Op<"group_sum", []> {
   let summary = "sums over the groups of warps along k and the CTAs of the cluster along k";
   let description = [{
-    `first` is true in the group that has them. All threads of the cluster but the loaders' come
-    here; the loaders' arrive at the cluster's barrier and wait.
+    `first` is true in the warps that have them: of the first group, in a cluster warpgroups along n
+    by turns in one CTA each. All threads of the cluster but the loaders' come here; the loaders'
+    arrive at the cluster's barrier and wait.
   }];
   let arguments = (ins Tile_Shared:$buffer, Variadic<Accumulator>:$values);
   let results = (outs I1:$first, Variadic<Accumulator>:$sums);

@@ -63,8 +63,8 @@ void KernelBuilder::build() {
   op.erase();
 }
 
-// Roles and equal shares of k have a loop over tiles; otherwise the grid is of tiles and of parts
-// of k.
+// Roles and equal shares of k have tile.for_tiles; otherwise the grid is of tiles and of parts of
+// k.
 void KernelBuilder::findTile() {
   mlir::Location loc = at("schedule");
   mlir::Type type = builder.getI32Type();
@@ -79,8 +79,8 @@ void KernelBuilder::findTile() {
       ofParts = tilesOfParts(startsOfParts());
       costs = builder.getDenseI64ArrayAttr(context.plan.schedule.tileCosts);
     }
-    auto tiles =
-        tile::ForTilesOp::create(builder, loc, tilesN, outputTilesM(), tilesK, ofParts, costs);
+    auto tiles = tile::ForTilesOp::create(builder, loc, tilesN, outputTilesM(), tilesK, ofParts,
+                                          costs, context.plan.schedule.hasOneTile());
     mlir::Block &body = tiles.getBody().emplaceBlock();
     for (Value *argument : {&tileN, &tileM, &firstK, &lastK, &shares, &share, &firstPlace})
       *argument = body.addArgument(type, loc);
@@ -142,7 +142,8 @@ void KernelBuilder::allocateShared() {
                                                   context.plan.schedule, context.plan.problem)) {
     auto allocate = [&](mlir::Location loc, llvm::StringRef name) -> Value {
       return tile::AllocSharedOp::create(
-          builder, loc, tile::SharedType::get(op.getContext(), buffer.bytes, buffer.stages), name);
+          builder, loc, tile::SharedType::get(op.getContext(), buffer.bytes, buffer.stages), name,
+          buffer.overStages);
     };
     switch (buffer.role) {
     case Role::Stage: {

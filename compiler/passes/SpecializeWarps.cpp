@@ -63,7 +63,6 @@ public:
     decodeThreads = loops[0].pipeline.getDecode().empty() ? 0 : Geometry::warpgroup;
     mathRoleThreads = roundUp(32 * mathWarps, Geometry::warpgroup);
     registers = divideRegisters(mathRoleThreads, decodeThreads, kernel.getCtasPerSm());
-    splitK = a.getSplitK();
     clusterN = a.getClusterN();
     clusterK = a.getClusterK();
     mlir::Block &body = kernel.getBody().front();
@@ -99,7 +98,7 @@ public:
       if (mathRoleThreads > 32 * mathWarps) // the rest of the last warpgroup
         fromThread(32 * mathWarps, thread, [&] { leaveClusterIdle(); });
       buildMath();
-      if (splitK == 1)
+      if (!op.getOneEach())
         leaveCluster();
     }
     if (clusterN * clusterK > 1)
@@ -163,7 +162,7 @@ private:
   Value operandBarriers; // of the ring of decoded operands, where there is one
   Value pieceSlots;      // notes on each stage's pieces of a residual, where there is one
   Value ringOffset;      // what makes places in their ring of numbers of pieces
-  int64_t depth = 0, mathWarps = 0, splitK = 1, groups = 1;
+  int64_t depth = 0, mathWarps = 0, groups = 1;
   int64_t mathRoleThreads = 0, decodeThreads = 0; // of whole warpgroups
   int64_t clusterN = 1, clusterK = 1;
   RegisterShares registers{};
@@ -491,7 +490,7 @@ private:
       stores = stores ? arith::AndIOp::create(builder, loc, stores, first).getResult() : first;
       sums.assign(sum.getSums().begin(), sum.getSums().end());
     }
-    if (splitK > 1) // the only tile
+    if (op.getOneEach())
       leaveCluster();
     for (auto [result, sum] : llvm::zip(results, sums))
       head.map(result, sum);

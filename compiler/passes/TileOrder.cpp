@@ -30,15 +30,15 @@ public:
     Value zero = i32(0), one = i32(1), tilesK = i32(op.getTilesK());
     int64_t tilesN = op.getTilesN();
     Value tilesM = op.getTilesM();
-    if (splitK > 1) {
+    if (op.getOneEach()) {
       Value tileM = NVVM::BlockIdYOp::create(builder, loc, type);
-      const SplitShare own = splitShare(*this, tileM, blockX, tilesN, op.getTilesK(), splitK);
       Value always = arith::ConstantIntOp::create(builder, loc, builder.getI1Type(), 1);
-      TileShare share{
-          {blockX, tileM, own.firstK, own.lastK, i32(splitK), own.share, own.firstPlace},
-          always,
-          always,
-          Value()};
+      TileShare share{{blockX, tileM, zero, tilesK, one, zero, zero}, always, always, Value()};
+      if (splitK > 1) {
+        const SplitShare own = splitShare(*this, tileM, blockX, tilesN, op.getTilesK(), splitK);
+        share.arguments = {blockX,      tileM,     own.firstK,    own.lastK,
+                           i32(splitK), own.share, own.firstPlace};
+      }
       bound(share);
       body(share, inits);
       return;

@@ -6,6 +6,31 @@
 
 namespace rho::compiler {
 
+namespace {
+
+// What a CTA's only tile needs behind its last k tile fits where its stages were, but for their
+// barriers, or has a place of its own.
+void placeOverStages(std::vector<SharedBuffer> &buffers, int64_t alignment) {
+  // Of less it is no use: all warps wait for each other before they write there.
+  constexpr int64_t fewestBytes = 8192;
+  using Role = SharedBuffer::Role;
+  auto isBehind = [](const SharedBuffer &buffer) {
+    return buffer.role == Role::Sums || buffer.role == Role::Slices;
+  };
+  int64_t stages = 0, behind = 0;
+  for (const SharedBuffer &buffer : buffers) {
+    const int64_t bytes = roundUp(buffer.bytes * buffer.stages, alignment);
+    if (buffer.role == Role::Stage && buffer.of.component != StageBuffer::barriers)
+      stages += bytes;
+    else if (isBehind(buffer))
+      behind += bytes;
+  }
+  for (SharedBuffer &buffer : buffers)
+    buffer.overStages = isBehind(buffer) && behind >= fewestBytes && behind <= stages;
+}
+
+} // namespace
+
 std::vector<SharedBuffer> sharedBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                         const Geometry &g, const Schedule &schedule,
                                         const Problem &problem) {
@@ -32,6 +57,8 @@ std::vector<SharedBuffer> sharedBuffers(const dsl::Gemm &gemm, const PlacedGemm 
   }
   if (const int64_t tables = placed.decode.program.tables(); tables > 0)
     result.push_back({Role::Pairs, DecodeProgram::tableBytes(tables), 1});
+  if (g.specialized() && schedule.hasOneTile())
+    placeOverStages(result, g.sharedAlignment());
   return result;
 }
 
@@ -40,7 +67,8 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
   const int64_t alignment = g.sharedAlignment();
   int64_t bytes = 0;
   for (const SharedBuffer &buffer : sharedBuffers(gemm, placed, g, schedule, problem))
-    bytes += roundUp(buffer.bytes * buffer.stages, alignment);
+    if (!buffer.overStages)
+      bytes += roundUp(buffer.bytes * buffer.stages, alignment);
   return bytes;
 }
 

@@ -25,12 +25,15 @@ struct SharedBuffer {
   Role role;
   int64_t bytes, stages;
   StageBuffer of = {};
+  // Used once the stages of the CTA's only tile are not any more, and lies over them.
+  bool overStages = false;
 };
-// In the order in which they lie there.
+// In the order in which they lie there: one after the other, those over the stages from the first
+// of these on.
 std::vector<SharedBuffer> sharedBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                         const Geometry &geometry, const Schedule &schedule,
                                         const Problem &problem);
-// Dynamic shared memory of one CTA in bytes: all of them.
+// Dynamic shared memory of one CTA in bytes.
 int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
                     const Schedule &schedule, const Problem &problem);
 

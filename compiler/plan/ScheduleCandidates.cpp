@@ -224,7 +224,8 @@ int64_t residentCtas(const DeviceModel &device, const Schedule &schedule) {
   return sms * perSm / schedule.clusterN * schedule.clusterN;
 }
 
-// What follows from a schedule on a device: how many CTAs share an SM, and a persistent grid.
+// What follows from a schedule on a device: how many CTAs share an SM, and a persistent grid where
+// there are more tiles than CTAs at a time.
 void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
                      const DeviceModel &device, Schedule &schedule) {
   Geometry g = makeGeometry(placed, schedule);
@@ -233,6 +234,8 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
   if (!dividesRows(schedule.tileN, schedule.warpsN))
     return; // such a schedule is refused: objection()
   constexpr int64_t threadsPerSm = 1536;
+  const bool persists = !g.gemv() && schedule.splitK <= 1;
+  schedule.residentCtas = persists ? device.smCount : 0;
   int64_t bytes = sharedBytes(gemm, placed, g, schedule, problem) + DeviceModel::reservedPerCta;
   // A gemv has no use for more than there are.
   int64_t most = g.gemv() ? std::min(threadsPerSm / g.threads(),
@@ -244,9 +247,14 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
     if (bytes * more <= device.sharedPerSm && registers <= limit)
       schedule.ctasPerSm = more;
   }
-  if (g.gemv() || schedule.splitK > 1)
+  if (!persists)
     return;
   schedule.residentCtas = residentCtas(device, schedule);
+  // Where CTAs of the next kernel start beside this one's, those without a loop were slower.
+  const int64_t columns = roundUp(divideUp(problem.n, schedule.tileN), schedule.clusterN);
+  const int64_t tiles = columns * divideUp(problem.m, schedule.tileM);
+  if (!schedule.streamsK() && schedule.ctasPerSm == 1 && tiles <= schedule.residentCtas)
+    schedule.residentCtas = 0;
 }
 
 // How many CTAs may have the shares of equal shares of k. Of a small weight fewer CTAs have fuller

@@ -66,6 +66,8 @@ constexpr int64_t threeMostBatch = 64;
 constexpr double laterWavesFactor = 1.1;
 constexpr double flushIssueShare = 1.25; // the same of conversion and multiply-add
 constexpr double epilogueMicroseconds = 0.62, epiloguePer32KOutputs = 1.9;
+// What of it is saved where each CTA has one whole tile: no loop, and outputs over the stages.
+constexpr double oneTileMicroseconds = 0.15, oneTilePer32KOutputs = 0.9;
 constexpr double sumsPerMicrosecond = 11000; // through shared memory
 constexpr double splitMicroseconds = 1.37, clusterMicroseconds = 0.58;
 constexpr double streamMicroseconds = 1.29; // of equal shares of k
@@ -134,7 +136,10 @@ public:
                         std::ceil(last / device.smCount) / resident);
     }
     double outputs = static_cast<double>(g.tileM * g.tileN);
-    double epilogue = epilogueMicroseconds + outputs * resident / 32768 * epiloguePer32KOutputs;
+    const bool oneTile = schedule.hasOneTile() && schedule.splitK == 1;
+    double epilogue =
+        epilogueMicroseconds - (oneTile ? oneTileMicroseconds : 0) +
+        outputs * resident / 32768 * (epiloguePer32KOutputs - (oneTile ? oneTilePer32KOutputs : 0));
     double finished = waves; // outputs of a CTA, one after the other
     if (g.streamK)           // the first and the last of them in part
       finished = steps / static_cast<double>(tilesK) + 1;
@@ -285,8 +290,13 @@ private:
 
   // Of the launch, behind the last k tile: sums that meet, and what a ring leaves.
   double tailOf(double outputs) const {
-    int64_t otherSums = g.warpsK - 1 + g.clusterK - 1;
-    double tail = outputs * static_cast<double>(otherSums) / sumsPerMicrosecond;
+    // Each CTA of a cluster adds those of every so manieth warpgroup.
+    const int64_t warpgroups = divideUp(g.warpsN, 4);
+    const double share =
+        static_cast<double>(divideUp(warpgroups, g.clusterK)) / static_cast<double>(warpgroups);
+    const double otherSums =
+        static_cast<double>(g.warpsK - 1) + share * static_cast<double>(g.clusterK - 1);
+    double tail = outputs * otherSums / sumsPerMicrosecond;
     if (g.clusterK > 1)
       tail += clusterMicroseconds;
     else if (schedule.splitK != 1) // through memory

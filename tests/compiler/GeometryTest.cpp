@@ -1,5 +1,6 @@
 // The packed order of codes against the fragment layouts of the PTX ISA, and its bank conflicts.
 #include "compiler/plan/Geometry.h"
+#include "compiler/plan/Resources.h"
 
 #include "dsl/Module.h"
 
@@ -397,6 +398,40 @@ TEST(Geometry, ClustersShareRowsAndSums) {
   EXPECT_EQ(sumsBytes(g), 32 * 64 * 4);
   schedule.warpsK = 3;
   EXPECT_EQ(sumsBytes(makeGeometry(*placed, schedule)), 2 * 32 * 64 * 4);
+}
+
+// Sums and slices of outputs take no room where a CTA has one tile and stages hold both.
+TEST(Geometry, WhatComesBehindTheOnlyTileLiesOverItsStages) {
+  dsl::Gemm gemm = gemmWith("s8_token");
+  Result<PlacedGemm> placed = placedBy(gemm, imfp, "sm_90a");
+  ASSERT_TRUE(placed.ok());
+  Schedule schedule{32, 64, 128, 1, 4, 2, 4, 1, imfp};
+  const Problem problem{100, 128, 1024};
+  auto shared = [&] {
+    const Geometry g = makeGeometry(*placed, schedule);
+    return std::pair(sharedBuffers(gemm, *placed, g, schedule, problem),
+                     sharedBytes(gemm, *placed, g, schedule, problem));
+  };
+  auto isBehind = [](const SharedBuffer &buffer) {
+    return buffer.role == SharedBuffer::Role::Sums || buffer.role == SharedBuffer::Role::Slices;
+  };
+  schedule.residentCtas = 132;
+  const auto [apart, most] = shared();
+  for (const SharedBuffer &buffer : apart)
+    EXPECT_FALSE(buffer.overStages);
+  schedule.residentCtas = 0;
+  const auto [buffers, bytes] = shared();
+  for (const SharedBuffer &buffer : buffers)
+    EXPECT_EQ(buffer.overStages, isBehind(buffer));
+  EXPECT_EQ(std::count_if(buffers.begin(), buffers.end(), isBehind), 2);
+  const int64_t slices = 4096, sums = 8192, stage = 8192;
+  EXPECT_EQ(bytes, most - slices - sums);
+  // One stage holds less than both; and 4096 bytes are not worth a barrier.
+  schedule.pipeline = 1;
+  EXPECT_EQ(shared().second, most - 3 * stage);
+  schedule.pipeline = 4;
+  schedule.warpsK = 1;
+  EXPECT_EQ(shared().second, most - sums);
 }
 
 } // namespace

@@ -4,6 +4,8 @@
 // RUN: not %rho compile %t/program.mlir --from=rho --emit=ptx 2>&1 | FileCheck %t/program.mlir
 // RUN: not %rho compile %t/numbers.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/numbers.mlir
 // RUN: not %rho compile %t/shared.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/shared.mlir
+// RUN: not %rho compile %t/over_stages.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/over_stages.mlir
+// RUN: not %rho compile %t/one_each.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/one_each.mlir
 // RUN: not %rho compile %t/batch.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/batch.mlir
 // RUN: not %rho compile %t/panel.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/panel.mlir
 // RUN: not %rho compile %t/copy_panel.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/copy_panel.mlir
@@ -69,6 +71,25 @@ tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x
 // CHECK: shared part has 24 bytes; it must be a multiple of 16
 tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %0 = tile.alloc_shared "x" : <24 x 4>
+}
+
+//--- over_stages.mlir
+// CHECK: 'tile.for_tiles' op has a buffer over stages that the next tile needs: x
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 1 x 1 panel 4>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %0 = tile.alloc_shared "x" over_stages : <32 x 4>
+  %m = arith.constant 1 : i32
+  tile.for_tiles 8 x %m x 32 {
+  ^bb0(%n: i32, %row: i32, %first: i32, %last: i32, %shares: i32, %share: i32, %place: i32):
+  }
+}
+
+//--- one_each.mlir
+// CHECK: 'tile.for_tiles' op splits k: each CTA has one share
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 2 roles "imfp" cluster 1 x 1 panel 4>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %m = arith.constant 1 : i32
+  tile.for_tiles 8 x %m x 32 {
+  ^bb0(%n: i32, %row: i32, %first: i32, %last: i32, %shares: i32, %share: i32, %place: i32):
+  }
 }
 
 //--- batch.mlir
