@@ -23,7 +23,8 @@ void KernelBuilder::loadTensorNumbers() {
       continue;
     for (int component : componentsOf(parameter)) {
       const dsl::Component &part = context.gemm.weight.components[component];
-      if (context.placed.streamed[component] || tensorNumbers.count(component) != 0)
+      const bool isOne = part.extent == dsl::Extent::Tensor; // whatever else lies beside it
+      if ((context.placed.streamed[component] && !isOne) || tensorNumbers.count(component) != 0)
         continue;
       tensorNumbers[component] = tile::LoadTensorScaleOp::create(
           builder, at(true, component), builder.getF32Type(), weight, section(component).offset,

@@ -161,11 +161,12 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
     bool exact = decode.roundings == 0 && digits &&
                  type.significantBits() + *digits <= operand.mantissaBits() + 1;
     int leastLog2 = leastScaledLog2(type, placed.mmaType);
-    DecodeSequence unscaled = decode.sparseBits > 0 || !decode.program.lanes.empty()
-                                  ? decode
-                                  : *decodeSequence(weight, core, placed.mmaType, leastLog2);
-    if (!hasAllExponents(type, placed.mmaType) || (hasOthers && sumsCanBe))
-      if (auto scaled = withScale(unscaled, weight, groups[0].component, placed.mmaType))
+    const std::optional<DecodeSequence> unscaled =
+        decode.sparseBits > 0 || !decode.program.lanes.empty()
+            ? decode
+            : decodeSequence(weight, core, placed.mmaType, leastLog2);
+    if (unscaled && (!hasAllExponents(type, placed.mmaType) || (hasOthers && sumsCanBe)))
+      if (auto scaled = withScale(*unscaled, weight, groups[0].component, placed.mmaType))
         return checked(*std::move(scaled), exact ? 0 : 1);
     if (!holdsAll(operand, type)) {
       // Small products need the scale's exponents.

@@ -174,6 +174,26 @@ TEST(Scales, OfManyBitsInOperandsAreWithinTheBound) {
             way);
 }
 
+// The only decode of these numbers leaves out more than a scale of f16 can take.
+TEST(Scales, BesideADecodeThatLeavesOutTooMuchAreWithinTheBound) {
+  const Weight weight{"w", "format w { element: s8 s: f16 per k[128] value = (element * 2 | 1) * s "
+                           "encode { s = absmax(x) / 100 } }\n"};
+  for (const char *activation : {"f16", "int4_token"})
+    for (const Way &way : {uniform, warpgroups})
+      expectWithinBound(weight, activation, way);
+}
+
+// A special value of the tensor with the selector in its spare bits, or that is the selector.
+TEST(Remap, OfANumberThatStandsBesideTheSelectorIsWithinTheBound) {
+  for (const std::string components :
+       {"remap 8 to [sp, -sp] by sel s: f16 per k[16] sp: e3m3 per tensor sel: u1 in sp value = "
+        "element * s encode { sp = 5 sel = best(0, 1) }",
+        "remap 8 to [sel, 2] by sel s: f16 per k[16] sel: u1 per tensor value = element * s "
+        "encode { sel = best(0, 1) }"})
+    for (const Way &way : {uniform, warpgroups, vectors})
+      expectWithinBound({"w", "format w { element: s4 " + components + " }\n"}, "f16", way);
+}
+
 // What is applied to sums leaves numbers of any size to operands: f16 has no room for these.
 TEST(Scales, OfManyBitsBesideOthersAreWithinTheBound) {
   Weight group{"w",
