@@ -325,6 +325,8 @@ Status KvCache::dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer
     return good;
   if (Status once = checkOnce("block", jobs.pimpl->block); !once)
     return once;
+  if (keys == values && keys != 0)
+    return makeError(DiagId::buffers_overlap, {"values", "keys"});
   return moveBlocks(*pimpl, *jobs.pimpl, *pimpl->dequantizeKeys, *pimpl->dequantizeValues, keys,
                     values, stride, stream);
 }

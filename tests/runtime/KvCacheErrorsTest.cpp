@@ -97,7 +97,7 @@ TEST(KvCacheErrors, callsOutOfRange) {
     const KvCacheOptions options = optionsFor("kv4", "kv4");
     const int64_t stride = options.kvHeads * options.headDim;
     return quantizes ? cache.quantize(*list, at, at, stride)
-                     : cache.dequantize(*list, at, at, stride);
+                     : cache.dequantize(*list, at, at + tokens.bytes() / 2, stride);
   };
   expect(move({{0, 3}, {1, 2}, {2, 3}}, true),
          "page 3 is written by jobs 0 and 2, a call writes each once [kv_written_twice]");
@@ -129,6 +129,8 @@ TEST(KvCacheErrors, callsOutOfRange) {
   expect(cache.quantize(*jobs, at, at, 257), "the stride of tokens is 257");
   expect(cache.quantize(*jobs, 0, at, 256), "keys is null");
   expect(cache.dequantize(*jobs, at, at + 2, 256), "[misaligned_pointer]");
+  expect(cache.dequantize(*jobs, at, at, 256),
+         "values lies in the memory of keys, which a launch would write over [buffers_overlap]");
   expect(cache.attend(*batch, at, at, at, at + 8), "[misaligned_pointer]");
   Result<KvCache> other = KvCache::create(f.engine, f.module, optionsFor("kv4", "kv4"));
   ASSERT_GOOD(other);
