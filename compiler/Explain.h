@@ -1,6 +1,7 @@
 // Why the planner chose what it chose: every placement and division of labour with its cost.
 #pragma once
 
+#include "compiler/OnTarget.h"
 #include "compiler/Plan.h"
 
 #include <array>
@@ -25,7 +26,8 @@ struct Alternative {
   dsl::ScheduleDecl::Scales scales;
   dsl::ScheduleDecl::Roles roles;
   dsl::ScheduleDecl::Tables tables;
-  Result<Plan> plan; // or why there is none
+  std::string stored; // what the activation is stored as (storedAs)
+  Result<Plan> plan;  // or why there is none
   Cost cost;
   bool winner = false;      // the planner's choice
   bool mayOverflow = false; // operands of f16, of weights that f16 holds
@@ -35,7 +37,8 @@ struct Alternative {
   std::string reason;
 };
 
-// All that the declaration leaves open, the fastest first, then what is not legal. Errors as
+// All that the declaration leaves open, the fastest first, then what is not legal. What a schedule
+// that fixes one of them gets: its activation may be stored otherwise than the winner's. Errors as
 // plan().
 Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &problem,
                                          const DeviceModel &device, const SourceMap *sources);

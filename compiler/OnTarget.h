@@ -26,4 +26,7 @@ struct TargetGemm {
 };
 TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target);
 
+// What its activation is stored as: "codes", "bf16", of parts "f16, s8".
+std::string storedAs(const TargetGemm &target);
+
 } // namespace rho::compiler

@@ -40,27 +40,42 @@ std::string reasonOf(const Alternative &loser, const Alternative &winner) {
            "of f16";
   if (ratio < 1 && !loser.distrust.empty())
     return "not trusted: " + loser.distrust;
-  return fixed(ratio, 2) + " times the winner's; bound by " + boundBy(loser);
+  const std::string stored =
+      loser.stored == winner.stored ? "" : "; activation stored as " + loser.stored;
+  if (ratio < 1 && !stored.empty()) // which is settled before
+    return "not considered" + stored + ", but there is a kernel for " + winner.stored;
+  return fixed(ratio, 2) + " times the winner's; bound by " + boundBy(loser) + stored;
 }
 
-Result<Alternative> alternativeOf(const dsl::Gemm &open, Scales scales, Roles roles, Tables tables,
-                                  const std::vector<Roles> &considered, const Plan &chosen,
-                                  const DeviceModel &device, const SourceMap *sources) {
-  const Problem &problem = chosen.problem;
-  bool winner = chosen.groupScales == scales && chosen.schedule.roles == roles &&
-                chosen.schedule.tables == tables;
-  dsl::Gemm gemm = open;
+// With what the declaration leaves open fixed, on the device's target.
+TargetGemm fixedAs(dsl::Gemm gemm, Scales scales, Roles roles, Tables tables,
+                   const DeviceModel &device) {
   gemm.schedule.scales = scales;
   gemm.schedule.roles = roles;
   gemm.schedule.tables = tables;
-  Result<Plan> best = winner ? chosen : plan(gemm, problem, device, sources);
-  Alternative result{scales, roles, tables, std::move(best), {}, winner, false, {}, {}};
+  return onTarget(gemm, device.target);
+}
+
+Result<Alternative> alternativeOf(const TargetGemm &target, const std::vector<Roles> &considered,
+                                  std::optional<Plan> winner, const Problem &problem,
+                                  const DeviceModel &device, const SourceMap *sources) {
+  const dsl::ScheduleDecl &fixed = target.gemm.schedule;
+  Alternative result{*fixed.scales,
+                     *fixed.roles,
+                     *fixed.tables,
+                     storedAs(target),
+                     winner ? *winner : plan(target.gemm, problem, device, sources),
+                     {},
+                     winner.has_value(),
+                     false,
+                     {},
+                     {}};
   if (!result.plan)
     return result;
-  Result<PlacedGemm> placed = place(open, *result.plan, sources);
+  Result<PlacedGemm> placed = place(target.gemm, *result.plan, sources);
   if (!placed)
     return placed.error();
-  result.cost = predict(gemm, *placed, result.plan->schedule, problem, device);
+  result.cost = predict(target.gemm, *placed, result.plan->schedule, problem, device);
   result.mayOverflow = placed->mayOverflow;
   result.distrust = whyNotTrusted(considered, *placed, result.plan->schedule);
   return result;
@@ -83,7 +98,8 @@ std::string_view name(Cost::Part part) {
 
 Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &problem,
                                          const DeviceModel &device, const SourceMap *sources) {
-  Result<Plan> chosen = plan(gemm, problem, device, sources);
+  const TargetGemm target = onTarget(gemm, device.target);
+  Result<Plan> chosen = plan(target.gemm, problem, device, sources);
   if (!chosen)
     return chosen.error();
   std::vector<Alternative> all;
@@ -92,33 +108,46 @@ Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &p
       choices(gemm.schedule.scales, {Scales::Accumulator, Scales::Operand});
   if (!gemm.schedule.scales && targetOf(device.target).hasBlockScales)
     placements.push_back(Scales::Hardware);
-  auto add = [&](Scales scales, Roles roles, Tables tables) -> Status {
+  auto add = [&](const TargetGemm &fixed, bool isWinner) -> Status {
     Result<Alternative> found =
-        alternativeOf(gemm, scales, roles, tables, considered, *chosen, device, sources);
+        alternativeOf(fixed, considered, isWinner ? std::optional(*chosen) : std::nullopt, problem,
+                      device, sources);
     if (!found)
       return found.error();
     // Without group scales of the weight both placements are one.
     bool again = std::any_of(all.begin(), all.end(), [&](const Alternative &one) {
-      return one.roles == roles && one.tables == tables && one.plan && found->plan &&
+      return one.roles == found->roles && one.tables == found->tables && one.plan && found->plan &&
              one.plan->schedule == found->plan->schedule && one.cost.parts == found->cost.parts;
     });
     if (!again)
       all.push_back(std::move(*found));
     return Done{};
   };
-  auto mayBeIn = [&](Tables tables, Scales scales, Roles roles) {
+  auto mayBeIn = [&](const TargetGemm &fixed, Tables tables) {
     if (gemm.schedule.tables || tables == Tables::Registers)
       return true;
-    Result<PlacedGemm> placed = place(gemm, scales, roles, tables, device.target, sources);
+    const dsl::ScheduleDecl &s = fixed.gemm.schedule;
+    Result<PlacedGemm> placed =
+        place(fixed.gemm, *s.scales, *s.roles, tables, device.target, sources);
     return placed && placed->tablesPay;
+  };
+  auto consider = [&](Scales scales, Roles roles, Tables tables) -> Status {
+    const bool isWinner = chosen->groupScales == scales && chosen->schedule.roles == roles &&
+                          chosen->schedule.tables == tables;
+    TargetGemm fixed = fixedAs(gemm, scales, roles, tables, device);
+    if (isWinner) { // whatever the activation would be, were all of that asked for
+      const dsl::ScheduleDecl schedule = fixed.gemm.schedule;
+      fixed = target;
+      fixed.gemm.schedule = schedule;
+    }
+    return mayBeIn(fixed, tables) ? add(fixed, isWinner) : Done{};
   };
   for (Roles roles :
        choices(gemm.schedule.roles, {Roles::Uniform, Roles::ImFP, Roles::ExCP, Roles::Gemv}))
     for (Scales scales : placements)
       for (Tables tables : tableCandidates(gemm))
-        if (mayBeIn(tables, scales, roles))
-          if (Status added = add(scales, roles, tables); !added)
-            return added.error();
+        if (Status added = consider(scales, roles, tables); !added)
+          return added.error();
   std::sort(all.begin(), all.end(), [](const Alternative &a, const Alternative &b) {
     auto key = [](const Alternative &one) {
       return std::tuple(!one.winner, !one.plan.ok(), one.plan ? one.cost.microseconds : 0,

@@ -41,19 +41,22 @@ dsl::ScheduleDecl::Tables tablesToTry(const dsl::Gemm &gemm) {
 // Why no kernel takes the gemm as it is; none: one does.
 std::optional<Diagnostic> problemOf(const dsl::Gemm &gemm, std::string_view target) {
   std::optional<Diagnostic> first;
-  for (Scales scales : {Scales::Accumulator, Scales::Operand, Scales::Hardware})
+  for (Scales scales : choices<Scales>(gemm.schedule.scales,
+                                       {Scales::Accumulator, Scales::Operand, Scales::Hardware}))
     for (Roles roles : rolesToTry(gemm, target)) {
       Result<PlacedGemm> placed = place(gemm, scales, roles, tablesToTry(gemm), target, nullptr);
       // Where only roles with longer tiles than the blocks take the parts, as other numbers they
       // may have shorter ones. A tile that the user fixes is the user's.
       if (placed && (gemm.schedule.tile || tilesFitBlocks(gemm, *placed, roles)))
         return std::nullopt;
-      if (!first)
-        first = placed ? makeDiagnostic(DiagId::parts_need_kernels_apart,
-                                        {gemm.activation.name, "k tiles of roles " +
-                                                                   std::string(dsl::name(roles)) +
-                                                                   " are longer than its blocks"})
-                       : placed.error().diagnostics[0];
+      Diagnostic why = placed
+                           ? makeDiagnostic(DiagId::parts_need_kernels_apart,
+                                            {gemm.activation.name,
+                                             "k tiles of roles " + std::string(dsl::name(roles)) +
+                                                 " are longer than its blocks"})
+                           : placed.error().diagnostics[0];
+      if (!first || saysMore(gemm, why, *first))
+        first = std::move(why);
     }
   return first;
 }
@@ -170,7 +173,8 @@ std::optional<TargetGemm> withOperandScales(const dsl::Gemm &gemm, std::string_v
   auto isWide = [](const dsl::Component &component) {
     return component.extent == dsl::Extent::Group && component.type.bits() > 8;
   };
-  if (weight.hasParts() || finestGroup(weight) > longestGroup || gemm.schedule.scales ||
+  if (weight.hasParts() || finestGroup(weight) > longestGroup ||
+      gemm.schedule.scales.value_or(Scales::Operand) != Scales::Operand ||
       rhoOf(target) < slowCudaCores ||
       std::any_of(weight.components.begin(), weight.components.end(), isWide))
     return std::nullopt;
@@ -350,16 +354,32 @@ TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
       problem = storedProblem;
     }
   if (!found) { // where it is the weight that no kernel takes, whatever the activation, say that
-    TargetGemm plainer = withPlainActivation(gemm);
-    if (isOfActivation(*problem, gemm, problemOf(plainer.gemm, target)))
-      found = std::move(plainer);
+    TargetGemm plainer = withPlainActivation(stored);
+    const Diagnostic &why = storedProblem ? *storedProblem : *problem;
+    if (isOfActivation(why, gemm, problemOf(plainer.gemm, target)))
+      found = storedProblem ? withFactors(std::move(plainer)) : std::move(plainer);
   }
-  // Of a weight that has no decode as it is, the other way says what is in the way there, too.
-  if (!found)
-    return problem->id == DiagId::no_decode && storedProblem ? withFactors({stored})
-                                                             : TargetGemm{gemm};
+  // Of a weight that has no kernel as it is, the other way says what is in the way there, too.
+  if (!found) {
+    const bool saysLess =
+        problem->id == DiagId::no_decode || problem->id == DiagId::no_residual_kernel;
+    return saysLess && storedProblem ? withFactors({stored}) : TargetGemm{gemm};
+  }
   found->reason = std::move(problem->message);
   return *std::move(found);
+}
+
+std::string storedAs(const TargetGemm &target) {
+  if (target.reason.empty())
+    return "codes";
+  const dsl::Format &stored = target.gemm.activation;
+  if (!stored.partition)
+    return std::string(stored.element().type.name());
+  std::string types;
+  dsl::forEachPart(stored, [&](const dsl::Part &part, const dsl::Blocks &) {
+    types += (types.empty() ? "" : ", ") + std::string(part.format->element().type.name());
+  });
+  return types;
 }
 
 } // namespace rho::compiler

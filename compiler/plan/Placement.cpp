@@ -488,4 +488,10 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   return result;
 }
 
+bool saysMore(const dsl::Gemm &gemm, const Diagnostic &found, const Diagnostic &kept) {
+  const bool ofTables = found.id == DiagId::schedule_tables && !gemm.schedule.tables;
+  return !gemm.schedule.scales && kept.id == DiagId::scales_not_legal &&
+         found.id != DiagId::scales_not_legal && !ofTables;
+}
+
 } // namespace rho::compiler

@@ -158,6 +158,10 @@ inline Result<PlacedGemm> place(const dsl::Gemm &gemm, const Plan &plan, const S
                sources);
 }
 
+// Whether of two ways that are not legal `found` says more of why than `kept`: of places for scales
+// and tables which nobody asked for it says little that they are not legal.
+bool saysMore(const dsl::Gemm &gemm, const Diagnostic &found, const Diagnostic &kept);
+
 // What a weight is: all of a gemm's, beside one of the activation's parts, or its residual, of
 // which nobody chooses where its scales are applied.
 enum class Within : uint8_t { Gemm, Part, Residual };

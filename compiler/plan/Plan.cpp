@@ -131,9 +131,13 @@ private:
     for (Scales scales : choices<Scales>(gemm.schedule.scales,
                                          {Scales::Accumulator, Scales::Operand, Scales::Hardware}))
       for (Roles roles : allRoles)
-        for (Tables tables : tableCandidates(gemm))
+        for (Tables tables : tableCandidates(gemm)) {
+          const size_t before = found.size();
           if (!consider(scales, roles, tables, variety) && tables == Tables::Shared)
-            break; // nor mixed
+            break;                                           // nor mixed
+          if (gemm.schedule.warps && found.size() == before) // which usual tiles may not have
+            consider(scales, roles, tables, Variety::All);
+        }
   }
 
   struct Way {
@@ -153,7 +157,7 @@ private:
     std::optional<Error> error =
         placed ? checkAccumulator(gemm, *placed, problem, sources) : placed.error();
     if (error) {
-      if (!illegal)
+      if (!illegal || saysMore(gemm, error->diagnostics[0], illegal->diagnostics[0]))
         illegal = error;
       return std::nullopt;
     }
@@ -188,14 +192,22 @@ private:
     return true;
   }
 
-  // What is fixed is to blame before what the planner chose, and of its pipelines the shortest.
+  // What is fixed is to blame before what the planner chose, roles that take many rows before those
+  // that do not, and of pipelines the shortest.
   void remember(Objection why, const Schedule &schedule) {
+    const bool ofFewRows = schedule.roles == Roles::Gemv && !gemm.schedule.roles;
+    if (told && ofFewRows != toldOfFewRows) {
+      if (ofFewRows)
+        return;
+      told.reset();
+    }
     bool ofStages = why.id == DiagId::schedule_shared_memory && !gemm.schedule.pipeline;
     if (told && (isOfEntry(gemm, *told) || !isOfEntry(gemm, why)) &&
         !(ofStages && told->id == why.id && schedule.pipeline < toldPipeline))
       return;
     told = std::move(why);
     toldPipeline = schedule.pipeline;
+    toldOfFewRows = ofFewRows;
   }
 
   bool isWorthIt(const PlacedGemm &placed, const Schedule &schedule) const {
@@ -222,6 +234,7 @@ private:
   std::optional<Error> illegal;  // of the first way that is
   std::optional<Objection> told; // of those to schedules
   int toldPipeline = 0;          // of that schedule
+  bool toldOfFewRows = false;
 };
 
 } // namespace

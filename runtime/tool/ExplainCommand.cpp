@@ -105,7 +105,7 @@ Result<int> explainCommand(const Options &options) {
     return device.error();
   const SourceMap *sources = module->sources.get();
   const compiler::TargetGemm target = compiler::onTarget(*gemm, device->target);
-  Result<std::vector<Alternative>> all = compiler::explain(target.gemm, problem, *device, sources);
+  Result<std::vector<Alternative>> all = compiler::explain(*gemm, problem, *device, sources);
   if (!all)
     return all.error();
 
@@ -131,7 +131,7 @@ Result<int> explainCommand(const Options &options) {
     rows.push_back(rowOf(alternative));
   std::printf("\n%s", table(rows).c_str());
   if (options.has("--plot")) {
-    Result<std::string> plot = plotOf(target.gemm, problem, *device, sources);
+    Result<std::string> plot = plotOf(*gemm, problem, *device, sources);
     if (!plot)
       return plot.error();
     if (Status written = writeText(options.text("--plot"), *plot); !written)

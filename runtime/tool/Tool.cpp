@@ -137,14 +137,7 @@ void printStored(const compiler::TargetGemm &target) {
                             (target.weightRoundoff > 0 ? ", rounded" : ", exact"));
   if (target.reason.empty())
     return;
-  const dsl::Format &stored = target.gemm.activation;
-  std::string types;
-  dsl::forEachPart(stored, [&](const dsl::Part &part, const dsl::Blocks &) {
-    types += (types.empty() ? "" : ", ") + std::string(part.format->element().type.name());
-  });
-  if (!stored.partition)
-    types = stored.element().type.name();
-  printLine("stored as", types + (target.roundoff > 0 ? ", rounded" : ", exact") +
+  printLine("stored as", storedAs(target) + (target.roundoff > 0 ? ", rounded" : ", exact") +
                              (target.saturates ? " but for what is beyond its range: " : ": ") +
                              target.reason);
 }

@@ -43,7 +43,13 @@ TEST(NoDecode, SaysWhatIsInTheWay) {
                 "activation: bf16 output: f32",
                 decode + "element << sh' of 'w' to bf16 operands, which activation 'bf16' needs: "
                          "none is known for such expressions of what numbers share, element - zero "
-                         "and element * step + origin have one"}})
+                         "and element * step + origin have one"},
+        // With its factor as numbers the weight has a decode.
+        Refusal{"element: s4 sh: u3 per k[64] c: f32 per channel value = element * (1 << sh) * c "
+                "encode { c = absmax(x) / 448 sh = 3 }",
+                "activation: s8 output: f32 schedule { tables: mixed }",
+                "tables: mixed does not fit 'g': codes of 4 bits are looked up there, alone in "
+                "their factor, for operands of f16 and bf16 that hold each of their numbers"}})
     EXPECT_EQ(problemOf("format w { " + each.format + " } gemm g { weight: w " + each.gemm + " }",
                         "sm_80"),
               each.message);
@@ -58,6 +64,26 @@ TEST(NoPlan, BlamesTheLengthOfAGemv) {
                 .message,
             "tile 1 x 16 x 64 with pipeline 2 needs 401536 bytes of shared memory; sm_80 has "
             "166912");
+}
+
+// Of a residual that no kernel adds: its selectors have a place of their own, and nobody asked for
+// a place of scales.
+TEST(NoDecode, ResidualsSayWhatIsInTheWay) {
+  auto expect = [](const std::string &formats, const std::string &message) {
+    EXPECT_EQ(problemOf(formats + " gemm g { weight: w activation: f16 output: f16 }", "sm_90a"),
+              message);
+  };
+  expect("format res { element: e2m1 remap 8 to [5, -5] by selector block: ue4m3 per k[24] "
+         "selector: u1 in block t: f32 per channel value = element * block * t } format w { "
+         "element: s4 scale: f16 per channel value = element * scale residual fix: res per n[64] "
+         "k[192] budget 10% }",
+         "no kernel adds the residual 'fix' of 'w': 'block' is per k[24], a kernel takes powers of "
+         "two");
+  expect("format res { element: s4 s: f16 per k[192] value = element * s } format w { element: s4 "
+         "f: e4m3 per k[8] c: f32 per channel value = element * f * c residual fix: res per n[16] "
+         "k[192] budget 50% }",
+         "no kernel adds the residual 'fix' of 'w': 's' is per k[192], a kernel takes powers of "
+         "two");
 }
 
 // Roles that the planner would choose may be declared: parts whose blocks are shorter than these

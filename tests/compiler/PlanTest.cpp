@@ -542,11 +542,6 @@ TEST(Planner, ChoosesAGemvWhereItWins) {
   EXPECT_EQ(rolesOf("int8", 1, "sm_80"), Roles::Uniform);
 }
 
-std::string scheduled(const std::string &schedule) {
-  return messageOf("gemm g { weight: int4 activation: f16 output: f16 schedule { " + schedule +
-                   " } }");
-}
-
 // Bounds of 8 * 16 * 128 * G (s4 in s8 operands, times 16) and 8 * 8 * G (s4 operands) against
 // 2^22.
 TEST(Sums, AreBiasedWhereTheirBoundIsProved) {

@@ -7,6 +7,11 @@
 namespace rho::compiler {
 namespace {
 
+std::string scheduled(const std::string &schedule) {
+  return messageOf("gemm g { weight: int4 activation: f16 output: f16 schedule { " + schedule +
+                   " } }");
+}
+
 TEST(PlanDiagnostics, Schedules) {
   auto expect = [](const std::string &schedule, const std::string &message, size_t column,
                    size_t width) {
@@ -359,7 +364,7 @@ TEST(Schedule, RolesNeedARateOfWgmma) {
       rankedPlans(module.gemms[0], {16, 4096, 4096}, model, 40, module.sources.get());
   ASSERT_TRUE(plans.ok()) << plans.error().str();
   for (const Plan &each : *plans)
-    EXPECT_EQ(each.schedule.roles, Roles::Uniform);
+    EXPECT_EQ(each.schedule.roles, dsl::ScheduleDecl::Roles::Uniform);
   module = parse(formats +
                  "gemm g { weight: int4 activation: int8 output: f16 schedule { roles: imfp } }");
   EXPECT_NE(plan(module.gemms[0], {16, 4096, 4096}, model, module.sources.get())
