@@ -140,9 +140,11 @@ private:
                  token.span);
   }
 
+  bool atLineEnd() const { return peek() == '\n' || (peek() == '\r' && peek(1) == '\n'); }
+
   void string() {
     size_t begin = at++;
-    while (at < text.size() && peek() != '"' && peek() != '\n')
+    while (at < text.size() && peek() != '"' && !atLineEnd())
       ++at;
     bool closed = peek() == '"';
     std::string_view inside = text.substr(begin + 1, at - begin - 1);

@@ -54,6 +54,17 @@ TEST(Lexer, CommentsEndWithTheirLine) {
   EXPECT_EQ(lexed->tokens[2].kind, TokenKind::EndOfFile);
 }
 
+TEST(Lexer, OpenStringsEndWithTheirLine) {
+  for (const char *end : {"\n", "\r\n", ""}) {
+    auto lexed = run(std::string("import \"a.rho") + end);
+    EXPECT_EQ(lexed->errors, 1u);
+    ASSERT_EQ(lexed->tokens.size(), 3u);
+    EXPECT_EQ(lexed->tokens[1].kind, TokenKind::String);
+    EXPECT_EQ(lexed->tokens[1].text, "a.rho");
+    EXPECT_EQ(lexed->tokens[1].span.end, 13u);
+  }
+}
+
 TEST(Lexer, NumbersThatRunIntoLettersAreErrors) {
   for (const char *text :
        {"16x128", "0x", "0xg", "1.", "1.e3", "1..2", "12_3", "1e", "1e+", "3.4.5"})
