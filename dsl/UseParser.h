@@ -70,10 +70,11 @@ protected:
     advance();
     return true;
   }
-  // Whether signs make what follows negative: -N is two where N is a negative parameter.
+  // Whether signs make what follows negative. One may be written; behind it a negative parameter,
+  // whose tokens have one span, brings its own.
   bool takeSigns() {
     bool negative = false;
-    for (; is(TokenKind::Minus); advance())
+    for (; is(TokenKind::Minus) && (!negative || token().span == token(1).span); advance())
       negative = !negative;
     return negative;
   }
