@@ -11,10 +11,19 @@
 
 namespace rho::dsl {
 
+bool Findings::repeatsLast(DiagId id, Span span) const {
+  if (diagnostics.empty())
+    return false;
+  const Diagnostic &last = diagnostics.back();
+  auto same = [](const Diagnostic::Note &a, const Diagnostic::Note &b) {
+    return a.span == b.span && a.message == b.message;
+  };
+  return last.id == id && last.span.file == span.file && last.span.begin == span.begin &&
+         std::equal(last.notes.begin(), last.notes.end(), contexts.rbegin(), contexts.rend(), same);
+}
+
 void Findings::add(DiagId id, const std::vector<std::string> &args, Span span) {
-  // Two phases of recovery may stumble over the same token.
-  if (!diagnostics.empty() && diagnostics.back().id == id &&
-      diagnostics.back().span.file == span.file && diagnostics.back().span.begin == span.begin)
+  if (repeatsLast(id, span))
     return;
   if (full()) {
     overflowed = true;
@@ -28,7 +37,7 @@ void Findings::add(DiagId id, const std::vector<std::string> &args, Span span) {
 
 Error Findings::takeSorted() {
   auto key = [](const Diagnostic &d) {
-    return std::tie(d.span.file, d.span.begin, d.span.end, d.id, d.message);
+    return std::tie(d.span.file, d.span.begin, d.span.end, d.id, d.message, d.rendered);
   };
   std::sort(diagnostics.begin(), diagnostics.end(),
             [&](const Diagnostic &a, const Diagnostic &b) { return key(a) < key(b); });

@@ -41,6 +41,9 @@ public:
   };
 
 private:
+  // Two phases of recovery may stumble over the same token, in the same instance.
+  bool repeatsLast(DiagId id, Span span) const;
+
   const SourceMap &sources;
   std::vector<Diagnostic::Note> contexts;
   std::vector<Diagnostic> diagnostics;
