@@ -25,6 +25,8 @@ public:
       format.partition = partition(syntax.partitions[0]);
     if (!syntax.residuals.empty()) {
       const ast::Residual &declared = syntax.residuals[0];
+      if (format.partition)
+        unlessTaken(declared.part.name, format.partition->parts);
       Residual residual{blocks(declared.blocks), {}};
       residual.part = part(declared.part, residual.blocks, declared.divisor.has_value());
       format.residual = std::move(residual);
@@ -69,16 +71,20 @@ private:
       error(DiagId::part_count, {std::to_string(count), std::to_string(maxParts)}, declared.span);
     for (size_t i = 0; i < std::min(count, maxParts); ++i) {
       const ast::Part &written = declared.parts[i];
-      for (const Part &other : partition.parts)
-        if (other.name == written.name.text)
-          error(DiagId::duplicate_name, {"part", shown(other.name), findings.place(other.span)},
-                written.name.span);
+      unlessTaken(written.name, partition.parts);
       if (i == 0 && (written.left || written.budget))
         error(DiagId::first_part_selects, {written.name.text, written.left ? "where" : "budget"},
               written.left ? written.where : written.budgetSpan);
       partition.parts.push_back(part(written, partition.blocks));
     }
     return partition;
+  }
+
+  void unlessTaken(const ast::Name &name, const std::vector<Part> &parts) {
+    for (const Part &other : parts)
+      if (other.name == name.text)
+        error(DiagId::duplicate_name, {"part", shown(other.name), findings.place(other.span)},
+              name.span);
   }
 
   Blocks blocks(const ast::Blocks &declared) {
