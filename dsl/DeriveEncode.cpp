@@ -264,10 +264,14 @@ ExprPtr deriveEncode(const Format &format, int component) {
 }
 
 std::string whyNotDerivable(const Format &format, int component) {
-  if (isSelector(format, component, productIn(format).factors))
+  const auto [factors, literal] = productIn(format);
+  if (isSelector(format, component, factors))
     return "it is a selector of " +
            std::to_string(format.components[static_cast<size_t>(component)].type.bits()) +
            " bits, of which rules try at most " + std::to_string(mostSelectorBits);
+  if (!factors.empty() && factors[static_cast<size_t>(component)])
+    return std::string("the product of the value's literals is ") +
+           (literal == 0 ? "0" : "not finite");
   if (format.element().remap)
     return "the value of an element with a remapped code is no product of it, scales, each once, "
            "and literals";
