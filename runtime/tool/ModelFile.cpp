@@ -1,5 +1,6 @@
 #include "runtime/tool/ModelFile.h"
 
+#include "compiler/Plan.h"
 #include "dsl/Findings.h"
 #include "kernels/RepeatedKeys.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t largestCount = 2147483647;
+constexpr int64_t largestCount = 2147483647; // of layers with one shape
 
 // One file, with the first thing that is wrong with it.
 struct Reading {
@@ -112,11 +113,12 @@ public:
     refuse("a text");
     return {};
   }
-  int64_t count() const {
-    bool tooLarge = json.is_number_unsigned() && json.get<uint64_t>() > largestCount;
+  int64_t count(int64_t limit) const {
+    bool tooLarge =
+        json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(limit);
     if (json.is_number_integer() && !tooLarge && json.get<int64_t>() >= 1)
       return json.get<int64_t>();
-    refuse("a whole number from 1 to " + std::to_string(largestCount));
+    refuse("a whole number from 1 to " + std::to_string(limit));
     return 1;
   }
   double positive() const {
@@ -142,9 +144,10 @@ private:
 
 ModelLayer readLayer(const Value &value, const std::vector<ModelLayer> &before) {
   value.expectKeys({"name", "n", "k", "count"});
-  ModelLayer layer{value.at("name").text(), value.at("n").count(), value.at("k").count(), 1};
+  ModelLayer layer{value.at("name").text(), value.at("n").count(compiler::largestExtent),
+                   value.at("k").count(compiler::largestExtent), 1};
   if (value.has("count"))
-    layer.count = value.at("count").count();
+    layer.count = value.at("count").count(largestCount);
   for (const ModelLayer &other : before)
     if (other.name == layer.name)
       value.at("name").refuse("a name that no layer before it has");
@@ -156,9 +159,10 @@ Model modelOf(const Value &file) {
   Model model;
   model.name = file.at("name").text();
   for (const Value &value : file.at("m").list()) {
-    if (!model.m.empty() && value.count() <= model.m.back())
+    const int64_t m = value.count(compiler::largestBatch);
+    if (!model.m.empty() && m <= model.m.back())
       value.refuse("more than the number before it");
-    model.m.push_back(value.count());
+    model.m.push_back(m);
   }
   for (const Value &value : file.at("layers").list())
     model.layers.push_back(readLayer(value, model.layers));

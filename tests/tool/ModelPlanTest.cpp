@@ -94,7 +94,7 @@ TEST(ModelFile, ErrorsNameTheValue) {
   struct Case {
     std::string layer, message;
   };
-  const std::string whole = ", a whole number from 1 to 2147483647 is needed";
+  const std::string whole = ", a whole number from 1 to 16777216 is needed";
   for (const auto &[layer, message] :
        {Case{R"({"name": "b", "n": "8", "k": 8})", "layers[1].n is \"8\"" + whole},
         Case{R"({"name": "b", "n": 0, "k": 8})", "layers[1].n is 0" + whole},
@@ -102,7 +102,11 @@ TEST(ModelFile, ErrorsNameTheValue) {
         Case{R"({"name": "b", "n": 8, "k": 8.5})", "layers[1].k is 8.5" + whole},
         Case{R"({"name": "b", "n": 18446744073709551615, "k": 8})",
              "layers[1].n is 18446744073709551615" + whole},
-        Case{R"({"name": "b", "n": 8, "k": 8, "count": null})", "layers[1].count is null" + whole},
+        Case{R"({"name": "b", "n": 8, "k": 16777217})", "layers[1].k is 16777217" + whole},
+        Case{R"({"name": "b", "n": 16777216, "k": 8, "count": 2147483648})",
+             "layers[1].count is 2147483648, a whole number from 1 to 2147483647 is needed"},
+        Case{R"({"name": "b", "n": 8, "k": 8, "count": null})",
+             "layers[1].count is null, a whole number from 1 to 2147483647 is needed"},
         Case{R"({"name": "", "n": 8, "k": 8})", "layers[1].name is \"\", a text is needed"},
         Case{R"({"name": "a", "n": 8, "k": 8})",
              "layers[1].name is \"a\", a name that no layer before it has is needed"},
@@ -110,6 +114,9 @@ TEST(ModelFile, ErrorsNameTheValue) {
     EXPECT_EQ(modelError(layers(layer)), "error: 'm.json': " + message + " [json_value]\n");
   EXPECT_EQ(modelError(R"({"name": "x", "m": [2, 2], "layers": [{}]})"),
             "error: 'm.json': m[1] is 2, more than the number before it is needed [json_value]\n");
+  EXPECT_EQ(modelError(R"({"name": "x", "m": [524288, 524289], "layers": [{}]})"),
+            "error: 'm.json': m[1] is 524289, a whole number from 1 to 524288 is needed "
+            "[json_value]\n");
   EXPECT_EQ(modelError(R"({"name": "x", "m": [], "layers": []})"),
             "error: 'm.json': m is [], a list of at least one is needed [json_value]\n");
   EXPECT_EQ(policyError(R"({"gemms": ["g.rho"], "rules": [{"rho_at_most": "16", "gemm": "g"}]})"),
