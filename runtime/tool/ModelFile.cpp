@@ -180,6 +180,8 @@ PlanRule readRule(const Value &value) {
     rule.rhoAtMost = value.at("rho_at_most").positive();
   if (value.has("rho_above"))
     rule.rhoAbove = value.at("rho_above").positive();
+  if (rule.rhoAtMost && rule.rhoAbove && *rule.rhoAbove >= *rule.rhoAtMost)
+    value.at("rho_above").refuse("a number below rho_at_most");
   rule.gemm = value.at("gemm").text();
   return rule;
 }

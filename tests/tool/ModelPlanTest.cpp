@@ -122,6 +122,11 @@ TEST(ModelFile, ErrorsNameTheValue) {
   EXPECT_EQ(policyError(R"({"gemms": ["g.rho"], "rules": [{"rho_at_most": "16", "gemm": "g"}]})"),
             "error: 'p.json': rules[0].rho_at_most is \"16\", a number above 0 is needed "
             "[json_value]\n");
+  for (const char *above : {"20", "10"}) // such a rule never holds
+    EXPECT_EQ(policyError(R"({"gemms": ["g.rho"], "rules": [{"rho_at_most": 10, "rho_above": )" +
+                          std::string(above) + R"(, "gemm": "g"}]})"),
+              "error: 'p.json': rules[0].rho_above is " + std::string(above) +
+                  ", a number below rho_at_most is needed [json_value]\n");
   EXPECT_EQ(policyError(R"({"gemms": ["g.rho"], "rules": [{"layers": [1], "gemm": "g"}]})"),
             "error: 'p.json': rules[0].layers[0] is 1, a text is needed [json_value]\n");
   EXPECT_EQ(policyError(R"({"gemms": ["g.rho"], "rules": [{}]})"),
