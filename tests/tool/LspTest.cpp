@@ -250,6 +250,17 @@ TEST(LspTest, ATextWithoutAFileHasNoImports) {
   EXPECT_EQ(found[0]["code"], "import_not_found");
 }
 
+TEST(LspTest, PlacesInATextWithoutAFileHaveItsUri) {
+  LspSession session;
+  session.start();
+  const std::string untitled = "untitled:Untitled-1";
+  json found = session.open(untitled, "format w(G: int) {\n  element: s4\n  scale: f16 per k[G]\n"
+                                      "  value = element * scale\n}\nformat v = w(4)\n");
+  ASSERT_EQ(found.size(), 1U) << found;
+  EXPECT_EQ(found[0]["relatedInformation"][0]["location"],
+            (json{{"uri", untitled}, {"range", range(5, 11, 15)}}));
+}
+
 // --- places
 
 TEST(LspTest, HoverDerivesWhatADeclarationMeans) {

@@ -106,6 +106,7 @@ int kindOf(Completion::Kind kind) {
 }
 
 struct Document {
+  std::string uri;            // as the editor writes it
   std::string name;           // its path, or its URI where it is no file
   std::filesystem::path file; // under the name that links lead to; empty where it is none
   std::string text;
@@ -257,6 +258,7 @@ private:
     if (!uri || !text)
       return Json();
     Document document;
+    document.uri = *uri;
     document.name = pathOfUri(*uri).value_or(*uri);
     if (document.name != *uri)
       document.file = resolved(document.name);
@@ -372,15 +374,20 @@ private:
     return all;
   }
 
-  // Adds a place beside that of a diagnostic, but none inside the binary, which no editor opens.
+  // Adds a place beside that of a diagnostic.
   void relate(const Document &document, const Diagnostic::Note &note, Json &related) const {
+    if (Json location = locationOf(document, note.span); !location.is_null())
+      related.push_back({{"location", std::move(location)}, {"message", note.message}});
+  }
+
+  // Of a place in the sources of a document; null inside the binary, which no editor opens.
+  Json locationOf(const Document &document, Span span) const {
     const SourceMap &sources = *document.view->sources();
-    const std::string &path = sources.name(note.span.file);
+    const std::string &path = sources.name(span.file);
     if (path.starts_with(dsl::libraryPrefix))
-      return;
-    const LineIndex lines(sources.text(note.span.file));
-    related.push_back({{"location", {{"uri", uriOf(path)}, {"range", rangeOf(lines, note.span)}}},
-                       {"message", note.message}});
+      return nullptr;
+    return {{"uri", span.file == 0 ? document.uri : uriOf(path)},
+            {"range", rangeOf(LineIndex(sources.text(span.file)), span)}};
   }
 
   // --- questions about a place
@@ -424,13 +431,7 @@ private:
     std::optional<Span> span = definitionAt(*place.document.view, place.offset);
     if (!span)
       return Json();
-    const SourceMap &sources = *place.document.view->sources();
-    if (sources.name(span->file).starts_with(dsl::libraryPrefix))
-      return Json(); // inside the binary: no file that an editor could open
-    LineIndex lines(sources.text(span->file));
-    std::string uri = span->file == 0 ? *textAt(params, {"textDocument", "uri"})
-                                      : uriOf(sources.name(span->file));
-    return Json{{"uri", uri}, {"range", rangeOf(lines, *span)}};
+    return locationOf(place.document, *span);
   }
 
   // As the editor names it, if it is open there.
