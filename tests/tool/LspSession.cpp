@@ -99,8 +99,8 @@ void LspSession::notify(const std::string &method, json params) {
   send({{"jsonrpc", "2.0"}, {"method", method}, {"params", std::move(params)}});
 }
 
-void LspSession::start() {
-  json answer = request("initialize", {{"processId", nullptr}, {"capabilities", json::object()}});
+void LspSession::start(const json &capabilities) {
+  json answer = request("initialize", {{"processId", nullptr}, {"capabilities", capabilities}});
   EXPECT_TRUE(answer.contains("result")) << answer;
   notify("initialized", json::object());
 }

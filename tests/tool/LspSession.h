@@ -26,8 +26,8 @@ public:
   nlohmann::json request(const std::string &method, nlohmann::json params);
   void notify(const std::string &method, nlohmann::json params);
 
-  // initialize and initialized.
-  void start();
+  // initialize, with what the editor can do, and initialized.
+  void start(const nlohmann::json &capabilities = nlohmann::json::object());
   // Opens a text and gives the diagnostics that are published for it.
   nlohmann::json open(const std::string &uri, const std::string &text, int version = 1);
   nlohmann::json change(const std::string &uri, const std::string &text, int version);

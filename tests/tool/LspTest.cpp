@@ -261,6 +261,26 @@ TEST(LspTest, PlacesInATextWithoutAFileHaveItsUri) {
             (json{{"uri", untitled}, {"range", range(5, 11, 15)}}));
 }
 
+TEST(LspTest, FilesThatOthersChangeAreReadAgain) {
+  LspSession session;
+  session.start({{"workspace", {{"didChangeWatchedFiles", {{"dynamicRegistration", true}}}}}});
+  json asked = session.receive();
+  EXPECT_EQ(asked["method"], "client/registerCapability");
+  json registration = asked["params"]["registrations"][0];
+  EXPECT_EQ(registration["method"], "workspace/didChangeWatchedFiles");
+  EXPECT_EQ(registration["registerOptions"],
+            (json{{"watchers", json::array({{{"globPattern", "**/*.rho"}}})}}));
+  session.send({{"jsonrpc", "2.0"}, {"id", asked["id"]}, {"result", nullptr}});
+
+  const std::string user = "file://" + put("user.rho", ""), imported = "watched.rho";
+  const std::string path = put(imported, "format w {\n  element: s4\n  value = element\n}\n");
+  EXPECT_EQ(session.open(user, "import \"watched.rho\"\nformat v = w\n"), json::array());
+  put(imported, "format other {\n  element: s4\n  value = element\n}\n");
+  session.notify("workspace/didChangeWatchedFiles",
+                 {{"changes", json::array({{{"uri", "file://" + path}, {"type", 2}}})}});
+  EXPECT_EQ(session.receive()["params"]["diagnostics"][0]["range"], range(1, 11, 12));
+}
+
 // --- places
 
 TEST(LspTest, HoverDerivesWhatADeclarationMeans) {

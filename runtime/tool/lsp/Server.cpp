@@ -171,7 +171,7 @@ private:
     bool validId = id && (id->is_string() || id->is_number_integer());
     std::optional<std::string> method = textAt(message, {"method"});
     if (validId && !method && (message.contains("result") || message.contains("error")))
-      return; // an answer, though nothing was asked
+      return; // an answer: whether files are watched changes nothing here
     if (textAt(message, {"jsonrpc"}) != "2.0" || !method || (id && !validId))
       return fail(validId ? *id : Json(), {Code::InvalidRequest, "the message is no request of "
                                                                  "JSON-RPC 2.0"});
@@ -203,10 +203,12 @@ private:
     };
     static const std::map<std::string_view, Handler> notifications = {
         {"exit", &Server::exit},
+        {"initialized", &Server::watchFiles},
+        {"workspace/didChangeWatchedFiles", &Server::didChangeFiles},
         {"textDocument/didOpen", &Server::didOpen},
         {"textDocument/didChange", &Server::didChange},
         {"textDocument/didClose", &Server::didClose},
-        {"textDocument/didSave", &Server::didSave},
+        {"textDocument/didSave", &Server::didChangeFiles},
     };
     if (isRequest && !initialized && method != "initialize")
       return Failure{Code::ServerNotInitialized, "'" + method + "' before 'initialize'"};
@@ -227,10 +229,13 @@ private:
 
   // --- life
 
-  Reply initialize(const Json &) {
+  Reply initialize(const Json &params) {
     if (initialized)
       return Failure{Code::InvalidRequest, "a second 'initialize'"};
     initialized = true;
+    const Json *dynamic =
+        at(params, {"capabilities", "workspace", "didChangeWatchedFiles", "dynamicRegistration"});
+    watchable = dynamic && *dynamic == true;
     Json sync = {{"openClose", true}, {"change", 1}, {"save", true}}; // 1: whole texts
     return Json{{"capabilities",
                  {{"positionEncoding", "utf-16"},
@@ -240,6 +245,19 @@ private:
                   {"completionProvider", Json::object()},
                   {"documentFormattingProvider", true}}},
                 {"serverInfo", {{"name", "rho"}, {"version", RHO_VERSION}}}};
+  }
+  // Imports are read from files, which others may change.
+  Reply watchFiles(const Json &) {
+    if (!watchable)
+      return Json();
+    Json watchers = Json::array({{{"globPattern", "**/*.rho"}}});
+    Json registration = {{"id", "files"},
+                         {"method", "workspace/didChangeWatchedFiles"},
+                         {"registerOptions", {{"watchers", std::move(watchers)}}}};
+    send({{"id", "files"},
+          {"method", "client/registerCapability"},
+          {"params", {{"registrations", Json::array({std::move(registration)})}}}});
+    return Json();
   }
   Reply shutdown(const Json &) {
     shuttingDown = true;
@@ -299,7 +317,7 @@ private:
     return Json();
   }
 
-  Reply didSave(const Json &) {
+  Reply didChangeFiles(const Json &) {
     checkAll();
     return Json();
   }
@@ -471,6 +489,7 @@ private:
 
   Connection connection;
   std::map<std::string, Document> documents; // by URI, as the editor writes it
+  bool watchable = false; // the editor tells when files change, if it is asked to
   bool initialized = false, shuttingDown = false, exiting = false;
   bool writable = true;
 };
