@@ -137,7 +137,7 @@ private:
     if (is(TokenKind::Equal)) {
       advance();
       ast::Name name;
-      return takeName(name, "the name of a format or a type") &&
+      return takeUsedName(name) &&
              (!is(TokenKind::ParenOpen) || skip(TokenKind::ParenOpen, TokenKind::ParenClose));
     }
     if (!is(TokenKind::BraceOpen))

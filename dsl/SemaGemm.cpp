@@ -1,5 +1,6 @@
 #include "dsl/OperandRows.h"
 #include "dsl/Sema.h"
+#include "dsl/Words.h"
 
 #include <algorithm>
 #include <span>
@@ -183,7 +184,7 @@ private:
     if (entry.word && entry.word->text == "stream")
       gemm.schedule.splitK = ScheduleDecl::streamK;
     else if (entry.word)
-      wordForm(entry, form, {"stream"});
+      wordForm(entry, form);
     else if (numbers(entry, {&splitKLimits, 1}, form))
       gemm.schedule.splitK = entry.numbers[0].value;
   }
@@ -206,21 +207,18 @@ private:
       chosen = named<Choice>(entry.word->text);
     if (chosen)
       return;
-    const auto &all = ScheduleWords<Choice>::all;
-    std::vector<std::string> words;
+    const std::vector<std::string> words = scheduleWords(entry.key.text);
     std::string form;
-    for (size_t i = 0; i < all.size(); ++i) {
-      words.emplace_back(all[i].second);
-      form += (i == 0 ? "" : i + 1 == all.size() ? " or " : ", ") + words.back();
-    }
-    wordForm(entry, form, words);
+    for (size_t i = 0; i < words.size(); ++i)
+      form += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+    wordForm(entry, form);
   }
 
   void launch(const ast::ScheduleEntry &entry) {
     if (entry.word && (entry.word->text == "serial" || entry.word->text == "dependent"))
       gemm.schedule.dependent = entry.word->text == "dependent";
     else
-      wordForm(entry, "serial or dependent", {"serial", "dependent"});
+      wordForm(entry, "serial or dependent");
   }
 
   // Whether the entry has as many numbers as there are limits, all within them.
@@ -236,9 +234,9 @@ private:
     return all;
   }
 
-  // An entry that takes one of `words`, or numbers, has something else.
-  void wordForm(const ast::ScheduleEntry &entry, const std::string &form,
-                const std::vector<std::string> &words) {
+  // An entry that takes a word, or numbers, has something else.
+  void wordForm(const ast::ScheduleEntry &entry, const std::string &form) {
+    const std::vector<std::string> words = scheduleWords(entry.key.text);
     error(DiagId::schedule_form,
           {entry.key.text, form + (entry.word ? suggestion(entry.word->text, words) : "")},
           entry.key.span);

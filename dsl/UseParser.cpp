@@ -76,7 +76,7 @@ bool UseParser::use(ast::Use &use, int nesting) {
     findings.add(DiagId::use_too_deep, {std::to_string(maxUseDepth)}, first.span);
     return false;
   }
-  if (!takeName(use.name, "the name of a format or a type"))
+  if (!takeUsedName(use.name))
     return false;
   use.parentheses = is(TokenKind::ParenOpen);
   if (use.parentheses && !list([&] { return argument(use.arguments, nesting + 1); }))

@@ -157,6 +157,12 @@ protected:
   // `codebook [-1, 0.5]`, its values.
   bool takeCodebook(std::vector<double> &values);
 
+  // Not the word that the next declaration begins with.
+  bool takeUsedName(ast::Name &name) {
+    constexpr const char *expectation = "the name of a format or a type";
+    return declarationStart() ? expected(expectation) : takeName(name, expectation);
+  }
+
   bool parameter(std::vector<ast::Parameter> &parameters);
   // `nesting` counts instances around it.
   bool use(ast::Use &use, int nesting = 0);

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace rho::dsl {
 
@@ -31,5 +33,8 @@ struct Word {
 
 // All of Words.def, in its order.
 std::span<const Word> allWords();
+
+// The words that an entry of a schedule takes; none where it takes numbers alone.
+std::vector<std::string> scheduleWords(std::string_view entry);
 
 } // namespace rho::dsl

@@ -2,6 +2,7 @@
 #include "dsl/Words.h"
 #include "dsl/DeviceFields.h"
 #include "dsl/ElementType.h"
+#include "dsl/Module.h"
 #include "dsl/Operators.h"
 #include "tests/dsl/Files.h"
 
@@ -53,6 +54,23 @@ TEST(Words, TheManualHasThemAll) {
   std::string manual = test::text(test::sourceDir() / "docs/GRAMMAR.md");
   for (const std::string &word : tabled())
     EXPECT_TRUE(std::regex_search(manual, std::regex("\\b" + word + "\\b"))) << word;
+}
+
+TEST(Words, EntriesOfAScheduleTakeTheirOwn) {
+  std::set<std::string> taken, values;
+  for (const Word &word : allWords())
+    if (word.place == WordPlace::ScheduleValue)
+      values.emplace(word.text);
+    else if (word.place == WordPlace::ScheduleEntry)
+      for (const std::string &value : scheduleWords(word.text)) {
+        taken.insert(value);
+        const Checked checked =
+            checkModule("gemm g { weight: f16 activation: f16 output: f16 schedule { " +
+                            std::string(word.text) + ": " + value + " } }",
+                        "a.rho", nullptr);
+        EXPECT_TRUE(checked.diagnostics.empty()) << word.text << ": " << value;
+      }
+  EXPECT_EQ(taken, values);
 }
 
 TEST(Words, MeaningsAreShort) {

@@ -3,6 +3,7 @@
 #include "runtime/tool/Files.h"
 #include "runtime/tool/lsp/Text.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,6 +11,13 @@
 
 using namespace rho;
 using namespace rho::tool::lsp;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::IsSupersetOf;
+using testing::Not;
 
 namespace {
 
@@ -91,6 +99,95 @@ TEST(LanguageTest, TextsThatAreBeingWrittenAreNoProblem) {
       askEverywhere(cut, 7);
     }
   }
+}
+
+// What completes a text at its `|`.
+std::vector<std::string> completed(std::string text) {
+  const size_t place = text.find('|');
+  text.erase(place, 1);
+  const View view(text, "/a/b.rho", nullptr);
+  std::vector<std::string> labels;
+  for (const Completion &completion : completionsAt(view, place))
+    labels.push_back(completion.label);
+  return labels;
+}
+
+TEST(CompletionTest, EntriesOfAScheduleHaveTheirOwnWords) {
+  auto words = [](const std::string &entry) {
+    return completed("gemm g {\n  schedule {\n    " + entry + ": |\n  }\n}\n");
+  };
+  EXPECT_THAT(words("roles"), ElementsAre("uniform", "imfp", "excp", "gemv"));
+  EXPECT_THAT(words("packing"), ElementsAre("tiles", "panels"));
+  EXPECT_THAT(words("balance"), ElementsAre("tiles", "cost"));
+  EXPECT_THAT(words("split_k"), ElementsAre("stream"));
+  EXPECT_THAT(words("launch"), ElementsAre("serial", "dependent"));
+  EXPECT_THAT(words("tile"), IsEmpty());
+  EXPECT_THAT(words("unknown"), IsEmpty());
+}
+
+TEST(CompletionTest, CopiesAreOfWhatIsDeclared) {
+  const std::string declared = "import \"rho:nvfp4\"\nformat f(G: int = 16) {\n  element: s4\n}\n"
+                               "gemm g {\n}\n";
+  const std::string behind = "gemm k = g\n";
+  EXPECT_THAT(completed(declared + "format output = |\n" + behind),
+              AllOf(IsSupersetOf({"f", "nvfp4", "f16", "bf16", "f32"}), Not(Contains("output")),
+                    Not(Contains("g")), Not(Contains("gemm"))));
+  EXPECT_THAT(completed(declared + "gemm h = |\n" + behind), ElementsAre("g", "k"));
+  EXPECT_THAT(completed(declared + "format h = f\n|"), Contains("gemm"));
+  EXPECT_THAT(completed("format f(base: format = |"), IsEmpty());
+  for (const char *word : {"format", "gemm", "device", "import"})
+    EXPECT_THAT(completed(std::string(word) + " |"), IsEmpty()) << word;
+  EXPECT_THAT(completed("import \"|\"\n"), IsEmpty());
+  EXPECT_THAT(completed("import \"a.rho\"\n|"), Contains("format"));
+  EXPECT_THAT(completed("form|"), Contains("format"));
+  EXPECT_THAT(completed("what |"), Contains("format"));
+}
+
+TEST(CompletionTest, DevicesHaveTargetsAndRates) {
+  EXPECT_THAT(completed("device tensor {\n  target: |\n}\n"),
+              AllOf(IsSupersetOf({"sm_80", "sm_90a"}), Not(Contains("clock"))));
+  EXPECT_THAT(completed("device d {\n  sms: |\n}\n"), IsEmpty());
+  EXPECT_THAT(completed("device tensor {\n  |\n}\n"), IsSupersetOf({"target", "clock", "mma"}));
+  for (const char *block : {"tensor", "mma"})
+    EXPECT_THAT(completed("device d {\n  throughput {\n    ffma: 1\n  }\n  " + std::string(block) +
+                          " {\n    f16: 3\n    |\n  }\n}\n"),
+                ElementsAre("f16", "bf16", "e4m3", "s8", "s4", "e2m1", "e4m3_scaled"));
+  EXPECT_THAT(completed("device d {\n  tensor {\n    f16: 3\n  }\n  throughput {\n    |\n  }\n}\n"),
+              AllOf(Contains("ffma"), Not(Contains("f16"))));
+}
+
+TEST(CompletionTest, PartsAreFormatsOrBitsBelowTheElement) {
+  auto residual = [](const std::string &element) {
+    return completed("format w {\n  value = element\n}\nformat f {\n  element: " + element +
+                     "\n  residual fix: |\n}\n");
+  };
+  EXPECT_THAT(residual("s4"), AllOf(IsSupersetOf({"w", "f16", "s2", "s3", "s4"}),
+                                    Not(Contains("s5")), Not(Contains("u4"))));
+  EXPECT_THAT(residual("s6"), AllOf(Contains("s2"), Not(Contains("s3"))));
+  EXPECT_THAT(residual("u4"), AllOf(Contains("w"), Not(Contains("s2"))));
+  EXPECT_THAT(completed("format w {\n}\nformat p {\n  partition per k[32] {\n    low: |\n  }\n}\n"),
+              ElementsAre("f16", "bf16", "f32", "w"));
+}
+
+TEST(HoverTest, UsesAreInstances) {
+  const std::string text = "format f(G: int = 16) {\n  element: s4\n  scale: f16 per k[G]\n"
+                           "  value = element * scale\n}\n"
+                           "format h = f(64)\n"
+                           "format usual = f\n"
+                           "format p {\n  partition per k[64] {\n    low: f(32)\n"
+                           "    high: bf16 where absmax(x) >= 1\n  }\n"
+                           "  residual rest: f(8) per k[64]\n}\n";
+  const View view(text, "/a/b.rho", nullptr);
+  ASSERT_THAT(view.diagnostics(), IsEmpty());
+  auto hover = [&](const std::string &before) {
+    std::optional<Hover> found = hoverAt(view, text.find(before) + before.size());
+    return found ? found->markdown : "";
+  };
+  EXPECT_THAT(hover("h = "), AllOf(HasSubstr("format f__64 {"), HasSubstr("per k[64]")));
+  EXPECT_THAT(hover("usual = "), AllOf(HasSubstr("format f {"), HasSubstr("per k[16]")));
+  EXPECT_THAT(hover("low: "), AllOf(HasSubstr("format f__32 {"), HasSubstr("per k[32]")));
+  EXPECT_THAT(hover("rest: "), AllOf(HasSubstr("format f__8 {"), HasSubstr("per k[8]")));
+  EXPECT_THAT(hover("format "), HasSubstr("per k[16]"));
 }
 
 } // namespace

@@ -1,8 +1,11 @@
 #include "runtime/tool/lsp/Language.h"
 
+#include "compiler/Devices.h"
+#include "dsl/DeviceFields.h"
 #include "runtime/tool/Report.h"
 #include "runtime/tool/lsp/Resolve.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace rho::tool::lsp {
@@ -106,16 +109,50 @@ private:
         .substr(first, outline().tokens[end - 1].span.end - first);
   }
 
-  // The format that an operand of a gemm names, with its arguments.
-  const dsl::Format *operand() const {
+  // The format that a use makes, with its arguments: of an operand, of a part or behind
+  // `format NAME =`.
+  const dsl::Format *used() const {
     const Outline &own = view.outline(0);
     const Declaration *around = own.around(at);
-    if (!around || own.keyword(*around) != "gemm" || at < 2)
+    if (!around || at < 2)
       return nullptr;
-    const dsl::Gemm *gemm = view.module().findGemm(own.tokens[around->name].text);
-    if (!gemm || own.tokens[at - 1].kind != TokenKind::Colon)
+    const bool isBehindColon = own.tokens[at - 1].kind == TokenKind::Colon;
+    const std::string_view declared = own.tokens[around->name].text;
+    if (own.keyword(*around) == "format") {
+      const dsl::Format *format = view.module().findFormat(declared);
+      if (format && at == around->alias)
+        return copied(*format);
+      return format && isBehindColon ? partOf(*format) : nullptr;
+    }
+    const dsl::Gemm *gemm = view.module().findGemm(declared);
+    if (!gemm || !isBehindColon)
       return nullptr;
     return own.tokens[at - 2].text == "weight" ? &gemm->weight : &gemm->activation;
+  }
+
+  // The instance of the target that a format is a copy of, under its own name.
+  const dsl::Format *copied(const dsl::Format &copy) const {
+    const std::string instances = std::string(name()) + "__";
+    for (const dsl::Format &one : view.module().formats) {
+      if (one.name != name() && !one.name.starts_with(instances))
+        continue;
+      dsl::Format renamed = one;
+      renamed.name = copy.name;
+      if (renamed == copy)
+        return &one;
+    }
+    return &copy;
+  }
+
+  // That of the part which is named before the use.
+  const dsl::Format *partOf(const dsl::Format &format) const {
+    const std::string_view named = view.outline(0).tokens[at - 2].text;
+    const dsl::Format *found = nullptr;
+    dsl::forEachPart(format, [&](const dsl::Part &part, const dsl::Blocks &) {
+      if (part.name == named)
+        found = part.format.get();
+    });
+    return found;
   }
 
   std::string declaration() const {
@@ -123,7 +160,7 @@ private:
     if (keyword == "gemm") {
       if (const dsl::Gemm *gemm = view.module().findGemm(name()); gemm && target.file == 0)
         return describe(*gemm);
-    } else if (const dsl::Format *format = operand()) {
+    } else if (const dsl::Format *format = used()) {
       return describe(*format);
     } else if (const dsl::Format *found = view.module().findFormat(name());
                found && keyword == "format") {
@@ -189,32 +226,76 @@ public:
   }
 
   std::vector<Completion> run() {
-    std::string_view keyword = declaration ? outline.keyword(*declaration) : "";
-    std::string_view before = at > 0 ? outline.tokens[at - 1].text : "";
     if (depth == 0)
-      words(WordPlace::Declaration);
-    else if (before == "per")
+      atTop();
+    else if (before() == ":")
+      behindColon();
+    else if (before() == "per")
       words(WordPlace::Extent);
-    else if (keyword == "format" && before == ":" && isOfPart())
-      formats();
-    else if (keyword == "format" && before == ":")
-      types();
-    else if (keyword == "format")
+    else if (keyword() == "format")
       inFormat();
-    else if (keyword == "gemm" && depth == 1 && before == ":")
-      operands();
-    else if (keyword == "gemm" && before == ":")
-      words(WordPlace::ScheduleValue);
-    else if (std::optional<WordPlace> place = entryPlace(keyword, depth))
+    else if (isOfTensorCores())
+      operandTypes();
+    else if (std::optional<WordPlace> place = entryPlace(keyword(), depth))
       words(*place);
     return std::move(found);
   }
 
 private:
-  void words(WordPlace place) {
+  std::string_view keyword() const { return declaration ? outline.keyword(*declaration) : ""; }
+  std::string_view before(size_t tokens = 1) const {
+    return at >= tokens ? outline.tokens[at - tokens].text : "";
+  }
+
+  void atTop() {
+    if (!declaration || !findWord(keyword(), WordPlace::Declaration))
+      return words(WordPlace::Declaration);
+    if (at == declaration->alias)
+      return keyword() == "gemm" ? gemms() : formats();
+    // Behind the first word a name or a path comes, and then what is declared.
+    if (at > declaration->name + 1 && !isInParentheses())
+      words(WordPlace::Declaration);
+  }
+
+  bool isInParentheses() const {
+    int open = 0;
+    for (size_t i = declaration->begin; i < at; ++i)
+      open += (outline.tokens[i].kind == TokenKind::ParenOpen) -
+              (outline.tokens[i].kind == TokenKind::ParenClose);
+    return open > 0;
+  }
+
+  void behindColon() {
+    if (keyword() == "format" && isOfPart())
+      parts();
+    else if (keyword() == "format")
+      types();
+    else if (keyword() == "gemm" && depth == 1)
+      operands();
+    else if (keyword() == "gemm")
+      words(WordPlace::ScheduleValue, dsl::scheduleWords(before(2)));
+    else if (keyword() == "device" && before(2) == "target")
+      for (const std::string &target : compiler::allTargets())
+        found.push_back({Completion::Kind::Word, target, "architecture"});
+  }
+
+  // Whether the innermost open brace is that of a device's rates by operand type.
+  bool isOfTensorCores() const {
+    if (keyword() != "device" || depth != 2)
+      return false;
+    size_t open = at - 1;
+    while (outline.tokens[open].kind != TokenKind::BraceOpen || outline.depths[open] >= depth)
+      --open;
+    const std::string_view block = outline.tokens[open - 1].text;
+    return block == "tensor" || block == "mma";
+  }
+
+  // Those of a place, or of these the ones with such texts.
+  void words(WordPlace place, const std::optional<std::vector<std::string>> &only = {}) {
     auto kind = place == WordPlace::Function ? Completion::Kind::Function : Completion::Kind::Word;
     for (const dsl::Word &word : dsl::allWords())
-      if (word.place == place)
+      if (word.place == place &&
+          (!only || std::find(only->begin(), only->end(), word.text) != only->end()))
         found.push_back({kind, std::string(word.text), std::string(word.meaning)});
   }
 
@@ -227,14 +308,42 @@ private:
     names(Completion::Kind::Word, declaration->parameters, "parameter");
     words(WordPlace::Type);
     for (std::string_view name : dsl::ElementType::allNames())
-      found.push_back(
-          {Completion::Kind::Type, std::string(name), describe(*dsl::ElementType::fromName(name))});
+      type(name);
+  }
+
+  void type(std::string_view name) {
+    const std::optional<dsl::ElementType> type = dsl::ElementType::fromName(name);
+    found.push_back({Completion::Kind::Type, std::string(name), type ? describe(*type) : ""});
+  }
+
+  void operandTypes() {
+    for (std::string_view name : dsl::tensorTypes)
+      type(name);
+  }
+
+  void parts() {
+    formats();
+    if (before(3) == "residual")
+      residualTypes();
+  }
+
+  // Those of a residual with the scales of its format: with the element at most 8 bits together.
+  void residualTypes() {
+    if (declaration->components.empty())
+      return;
+    const std::string_view written = outline.tokens[declaration->components[0] + 2].text;
+    const std::optional<dsl::ElementType> element = dsl::ElementType::fromName(written);
+    if (!element || element->kind() != dsl::ElementType::Kind::Signed)
+      return;
+    for (std::string_view name : dsl::ElementType::allNames()) {
+      const dsl::ElementType one = dsl::ElementType::get(name);
+      if (one.kind() == dsl::ElementType::Kind::Signed && element->bits() + one.bits() <= 8)
+        type(name);
+    }
   }
 
   // Whether what is before is the `name:` of a part, of a partition or of a residual.
-  bool isOfPart() const {
-    return depth == 2 || (at > 2 && outline.tokens[at - 3].text == "residual");
-  }
+  bool isOfPart() const { return depth == 2 || before(3) == "residual"; }
 
   // Whether what is before is an extent `n[16]` or `m[16]`, which one along k may follow.
   bool isBehindRows() const {
@@ -260,19 +369,37 @@ private:
   }
 
   void operands() {
-    bool output = at > 1 && outline.tokens[at - 2].text == "output";
-    for (const char *plain : {"f16", "bf16", "f32"})
-      found.push_back({Completion::Kind::Type, plain, describe(dsl::ElementType::get(plain))});
-    if (!output)
+    if (before(2) == "output")
+      plainTypes();
+    else
       formats();
   }
 
+  void plainTypes() {
+    for (const std::string &plain : dsl::plainTypes())
+      type(plain);
+  }
+
   void formats() {
+    plainTypes();
     names(Completion::Kind::Word, declaration->parameters, "parameter");
     for (uint32_t file = 0; file < view.sources()->size(); ++file)
       for (const Declaration &one : view.outline(file).declarations)
-        if (view.outline(file).keyword(one) == "format" && one.name != one.begin)
+        if (isOther(view.outline(file), one, "format"))
           format(std::string(view.outline(file).tokens[one.name].text));
+  }
+
+  // Gemms belong to their own file.
+  void gemms() {
+    for (const Declaration &one : outline.declarations)
+      if (isOther(outline, one, "gemm"))
+        found.push_back(
+            {Completion::Kind::Format, std::string(outline.tokens[one.name].text), "gemm"});
+  }
+
+  // Whether a declaration can be named here: none is made of itself.
+  bool isOther(const Outline &of, const Declaration &one, std::string_view wanted) const {
+    return of.keyword(one) == wanted && one.name != one.begin && &one != declaration;
   }
 
   void format(const std::string &name) {

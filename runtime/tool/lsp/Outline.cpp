@@ -16,7 +16,7 @@ bool isNameBeforeColon(const Outline &outline, size_t token) {
 }
 
 Declaration declarationAt(const Outline &outline, size_t begin, size_t end) {
-  Declaration declaration{begin, end, begin, {}, {}};
+  Declaration declaration{begin, end, begin, 0, {}, {}};
   if (begin + 1 < end && outline.tokens[begin + 1].kind == TokenKind::Name)
     declaration.name = begin + 1;
   int parentheses = 0;
@@ -24,6 +24,8 @@ Declaration declarationAt(const Outline &outline, size_t begin, size_t end) {
     if (outline.depths[i] == 0) {
       parentheses += outline.tokens[i].kind == TokenKind::ParenOpen;
       parentheses -= outline.tokens[i].kind == TokenKind::ParenClose;
+      if (parentheses == 0 && outline.tokens[i].kind == TokenKind::Equal)
+        declaration.alias = i + 1;
     }
     if (!isNameBeforeColon(outline, i))
       continue;

@@ -14,6 +14,7 @@ namespace rho::tool::lsp {
 struct Declaration {
   size_t begin = 0, end = 0; // end: behind its last token
   size_t name = 0;           // `begin` where it has none
+  size_t alias = 0;          // behind the `=` of `NAME = use`; 0 where there is none
   std::vector<size_t> parameters;
   std::vector<size_t> components; // `name:` entries of the outermost block
 };

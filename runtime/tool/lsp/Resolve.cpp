@@ -12,13 +12,6 @@ namespace {
 using dsl::TokenKind;
 using dsl::WordPlace;
 
-const dsl::Word *findWord(std::string_view text, std::optional<WordPlace> place) {
-  for (const dsl::Word &word : dsl::allWords())
-    if (word.text == text && (!place || word.place == *place))
-      return &word;
-  return nullptr;
-}
-
 class Resolver {
 public:
   Resolver(const View &view, size_t at)
@@ -168,6 +161,13 @@ std::optional<size_t> tokenAt(const Outline &outline, size_t offset) {
   if (!isNameAround(*found))
     return std::nullopt;
   return static_cast<size_t>(found - outline.tokens.begin());
+}
+
+const dsl::Word *findWord(std::string_view text, std::optional<WordPlace> place) {
+  for (const dsl::Word &word : dsl::allWords())
+    if (word.text == text && (!place || word.place == *place))
+      return &word;
+  return nullptr;
 }
 
 Target resolve(const View &view, size_t token) { return Resolver(view, token).run(); }

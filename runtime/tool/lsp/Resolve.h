@@ -30,6 +30,9 @@ std::optional<size_t> tokenAt(const Outline &outline, size_t offset);
 
 Target resolve(const View &view, size_t token);
 
+// The word of the language with that text, at that place or any; null where there is none.
+const dsl::Word *findWord(std::string_view text, std::optional<dsl::WordPlace> place);
+
 // Where a format of that name is declared.
 Target findDeclaration(const View &view, std::string_view keyword, std::string_view name);
 
