@@ -18,12 +18,18 @@ namespace {
 
 constexpr std::string_view head = "codebook [";
 
-// Slots are filled once, under the mutex, before their index is given to anyone: whoever holds an
-// index reads its slot without a lock.
+// Slots are filled and emptied under the mutex. Whoever has an index, by itself or by a pool, reads
+// its slot without a lock.
+struct Slot {
+  std::unique_ptr<const Codebook> book;
+  size_t pools = 0; // that hold it
+  bool stays = false;
+};
 struct Registry {
   std::mutex mutex;
   std::map<std::string, size_t> byText;
-  std::array<std::unique_ptr<const Codebook>, ElementType::maxCodebooks> slots;
+  std::array<Slot, ElementType::maxCodebooks> slots;
+  std::vector<size_t> freed; // the other empty slots are behind all that were filled
 };
 
 Registry &registry() {
@@ -31,7 +37,25 @@ Registry &registry() {
   return *instance;
 }
 
+thread_local std::set<size_t> *heldByPool = nullptr; // of the scope that this thread is in
+
 } // namespace
+
+CodebookPool::Scope::Scope(CodebookPool &pool) { heldByPool = &pool.held; }
+CodebookPool::Scope::~Scope() { heldByPool = nullptr; }
+
+CodebookPool::~CodebookPool() {
+  Registry &all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  for (size_t index : held) {
+    Slot &slot = all.slots[index];
+    if (--slot.pools > 0 || slot.stays)
+      continue;
+    all.byText.erase(slot.book->text());
+    slot.book.reset();
+    all.freed.push_back(index);
+  }
+}
 
 Codebook::Codebook(const std::vector<double> &values)
     : byCode(values), canonical(codebookText(values)),
@@ -68,18 +92,27 @@ std::optional<size_t> internCodebook(const std::vector<double> &values, size_t l
   auto made = std::make_unique<const Codebook>(values);
   Registry &all = registry();
   std::lock_guard<std::mutex> lock(all.mutex);
-  auto known = all.byText.find(made->text());
-  if (known != all.byText.end())
-    return known->second;
-  size_t index = all.byText.size();
-  if (index >= std::min(limit, all.slots.size()))
+  size_t index = all.freed.empty() ? all.byText.size() : all.freed.back();
+  auto [known, isNew] = all.byText.try_emplace(made->text(), index);
+  if (isNew && all.byText.size() > std::min(limit, all.slots.size())) {
+    all.byText.erase(known);
     return std::nullopt;
-  all.byText.emplace(made->text(), index);
-  all.slots[index] = std::move(made);
+  }
+  index = known->second;
+  Slot &slot = all.slots[index];
+  if (isNew) {
+    slot.book = std::move(made);
+    if (!all.freed.empty())
+      all.freed.pop_back();
+  }
+  if (!heldByPool)
+    slot.stays = true;
+  else if (heldByPool->insert(index).second)
+    ++slot.pools;
   return index;
 }
 
-const Codebook &codebookAt(size_t index) { return *registry().slots[index]; }
+const Codebook &codebookAt(size_t index) { return *registry().slots[index].book; }
 
 std::string codebookText(const std::vector<double> &values) {
   std::string text(head);

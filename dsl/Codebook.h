@@ -1,8 +1,10 @@
-// Codebooks, each stored once for the life of the process, so that a type may be an index.
+// Codebooks, each stored once, for the life of the process or of the pools that hold it, so that a
+// type may be an index.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +33,27 @@ private:
   std::vector<Entry> sorted; // of equal values one
   std::string canonical;
   int bitCount;
+};
+
+// Frees its codebooks at its end, but for those that others have: no type of theirs may be left.
+class CodebookPool {
+public:
+  CodebookPool() = default;
+  ~CodebookPool();
+  CodebookPool(const CodebookPool &) = delete;
+  CodebookPool &operator=(const CodebookPool &) = delete;
+
+  // While it lives, a pool holds what its thread interns. What is interned without one stays.
+  class Scope {
+  public:
+    explicit Scope(CodebookPool &pool);
+    ~Scope();
+    Scope(const Scope &) = delete;
+    Scope &operator=(const Scope &) = delete;
+  };
+
+private:
+  std::set<size_t> held;
 };
 
 // The number of the codebook with these values, bit for bit; none beyond `limit` codebooks.

@@ -1,4 +1,5 @@
 #include "dsl/ElementType.h"
+#include "dsl/Codebook.h"
 #include "dsl/Module.h"
 #include "tests/dsl/Files.h"
 
@@ -325,6 +326,31 @@ TEST(Codebook, OneListOfValuesIsOneTypeInAnyThread) {
   EXPECT_NE(*ElementType::codebook({0, 1}), *ElementType::codebook({-0.0, 1}));
   EXPECT_FALSE(ElementType::codebook({1, 2, 3}));
   EXPECT_FALSE(ElementType::codebook({1, std::nan("")}));
+}
+
+TEST(Codebook, PoolsFreeWhatNobodyElseHas) {
+  auto in = [](CodebookPool &pool, double first) {
+    const CodebookPool::Scope scope(pool);
+    return *ElementType::codebook({first, 7.25});
+  };
+  const ElementType before = *ElementType::codebook({100, 7.25});
+  CodebookPool pool;
+  const ElementType shared = in(pool, 101), stays = in(pool, 102);
+  {
+    CodebookPool other;
+    EXPECT_EQ(in(other, 100), before);
+    EXPECT_EQ(in(other, 101), shared);
+    EXPECT_EQ(in(other, 101), shared);
+    EXPECT_EQ(*ElementType::codebook({102, 7.25}), stays);
+    EXPECT_EQ(*ElementType::codebook({103, 7.25}), in(other, 103));
+    in(other, 104);
+  }
+  EXPECT_EQ(before.decode(0), 100);
+  EXPECT_EQ(shared.decode(0), 101);
+  EXPECT_EQ(*ElementType::codebook({103, 7.25}), ElementType::fromName("codebook [103, 7.25]"));
+  EXPECT_EQ(in(pool, 105).decode(0), 105); // where 104 was
+  EXPECT_EQ(in(pool, 106).decode(0), 106);
+  EXPECT_EQ(stays.name(), "codebook [102, 7.25]");
 }
 
 // In a process of its own, whose codebooks are used up by it.

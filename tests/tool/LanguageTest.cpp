@@ -190,4 +190,14 @@ TEST(HoverTest, UsesAreInstances) {
   EXPECT_THAT(hover("format "), HasSubstr("per k[16]"));
 }
 
+// A process has a limit of codebooks, and a server one at each key that is pressed.
+TEST(ViewTest, CodebooksGoWithTheText) {
+  for (size_t i = 0; i < dsl::ElementType::maxCodebooks + 100; ++i) {
+    const View view("format f { element: codebook [1, 2, 3, " + std::to_string(i + 10) +
+                        "] value = element }",
+                    "/a/b.rho", nullptr);
+    ASSERT_THAT(view.diagnostics(), IsEmpty()) << i;
+  }
+}
+
 } // namespace

@@ -1,6 +1,7 @@
 // What an editor asks about a place in a .rho text.
 #pragma once
 
+#include "dsl/Codebook.h"
 #include "dsl/Module.h"
 #include "runtime/tool/lsp/Outline.h"
 
@@ -14,8 +15,10 @@ namespace rho::tool::lsp {
 // A text as it was checked, with what it imports. The text itself is file 0 of the sources.
 class View {
 public:
-  View(std::string_view text, const std::string &name, const dsl::FileReader &reader)
-      : checked(dsl::checkModule(text, name, reader)) {}
+  View(std::string_view text, const std::string &name, const dsl::FileReader &reader) {
+    const dsl::CodebookPool::Scope scope(codebooks);
+    checked = dsl::checkModule(text, name, reader);
+  }
 
   const std::vector<Diagnostic> &diagnostics() const { return checked.diagnostics; }
   const dsl::Module &module() const { return checked.module; }
@@ -26,6 +29,7 @@ public:
   Span importOf(uint32_t file) const;
 
 private:
+  dsl::CodebookPool codebooks; // of `checked`: there is a check at each change of a text
   dsl::Checked checked;
   mutable std::map<uint32_t, Outline> outlines;
 };
