@@ -66,10 +66,12 @@ constexpr int64_t threeMostBatch = 64;
 constexpr double laterWavesFactor = 1.1;
 constexpr double flushIssueShare = 1.25; // the same of conversion and multiply-add
 constexpr double epilogueMicroseconds = 0.62, epiloguePer32KOutputs = 1.9;
-// What of it is saved where each CTA has one whole tile: no loop, and outputs over the stages.
-constexpr double oneTileMicroseconds = 0.15, oneTilePer32KOutputs = 0.9;
+// What of it is saved where each CTA has one whole tile with many rows: no loop, and outputs over
+// the stages.
+constexpr double oneTileMicroseconds = 0.25;
+constexpr int64_t oneTileRows = 64;
 constexpr double sumsPerMicrosecond = 11000; // through shared memory
-constexpr double splitMicroseconds = 1.37, clusterMicroseconds = 0.58;
+constexpr double splitMicroseconds = 1.37, clusterMicroseconds = 0.73;
 constexpr double streamMicroseconds = 1.29; // of equal shares of k
 constexpr double startMicroseconds = 0.5, serialMicroseconds = 1.24, loadMicroseconds = 0.95;
 // The loader of a residual's pieces reads which a k tile has, and waits for their places.
@@ -136,10 +138,9 @@ public:
                         std::ceil(last / device.smCount) / resident);
     }
     double outputs = static_cast<double>(g.tileM * g.tileN);
-    const bool oneTile = schedule.hasOneTile() && schedule.splitK == 1;
-    double epilogue =
-        epilogueMicroseconds - (oneTile ? oneTileMicroseconds : 0) +
-        outputs * resident / 32768 * (epiloguePer32KOutputs - (oneTile ? oneTilePer32KOutputs : 0));
+    const bool oneTile = schedule.hasOneTile() && schedule.splitK == 1 && g.tileM >= oneTileRows;
+    double epilogue = epilogueMicroseconds - (oneTile ? oneTileMicroseconds : 0) +
+                      outputs * resident / 32768 * epiloguePer32KOutputs;
     double finished = waves; // outputs of a CTA, one after the other
     if (g.streamK)           // the first and the last of them in part
       finished = steps / static_cast<double>(tilesK) + 1;

@@ -46,8 +46,10 @@ TEST(NoDecode, SaysWhatIsInTheWay) {
                          "and element * step + origin have one"},
         // With its factor as numbers the weight has a decode.
         Refusal{"element: s4 sh: u3 per k[64] c: f32 per channel value = element * (1 << sh) * c "
-                "encode { c = absmax(x) / 448 sh = 3 }",
-                "activation: s8 output: f32 schedule { tables: mixed }",
+                "encode { c = absmax(x) / 448 sh = 3 } } format a8 { element: s8 s: f32 per token "
+                "value = "
+                "element * s",
+                "activation: a8 output: f32 schedule { tables: mixed }",
                 "tables: mixed does not fit 'g': codes of 4 bits are looked up there, alone in "
                 "their factor, for operands of f16 and bf16 that hold each of their numbers"}})
     EXPECT_EQ(problemOf("format w { " + each.format + " } gemm g { weight: w " + each.gemm + " }",

@@ -293,11 +293,11 @@ TEST(Plan, RefusesTheEntryThatIsInTheWay) {
 }
 
 TEST(Plan, TakesWhatASpecializedScheduleFixes) {
-  auto schedule = [](const std::string &more) {
+  auto schedule = [](const std::string &more, int64_t m = 16) {
     Result<Plan> fixed = planOf("gemm g { weight: int4 activation: int8 output: f16 schedule { "
                                 "roles: imfp pipeline: 4 tile: 32 x 64 x 128 " +
                                     more + " } }",
-                                {16, 4096, 4096}, "sm_90a");
+                                {m, 4096, 4096}, "sm_90a");
     EXPECT_TRUE(fixed.ok()) << fixed.error().str();
     Result<Plan> parsed = Plan::parse(fixed->print());
     EXPECT_EQ(parsed->schedule, fixed->schedule);
@@ -318,7 +318,8 @@ TEST(Plan, TakesWhatASpecializedScheduleFixes) {
   EXPECT_EQ(pairs.residentCtas, 132 * pairs.ctasPerSm);
   Schedule fours = schedule("warps: 1 x 4 x 4 split_k: 1 cluster: 4 x 1");
   EXPECT_EQ(fours.ctasPerSm, 1);
-  EXPECT_EQ(fours.residentCtas, 128);
+  EXPECT_EQ(fours.residentCtas, 0); // 64 tiles, each of which has a CTA
+  EXPECT_EQ(schedule("warps: 1 x 4 x 4 split_k: 1 cluster: 4 x 1", 96).residentCtas, 128);
   // All parts of k are one cluster's where nothing else is said.
   EXPECT_EQ(schedule("warps: 1 x 4 cluster: 1 x 5").splitK, 5);
 }
