@@ -68,7 +68,8 @@ public:
   int64_t pageBytes() const;    // of keys and values together
   double bitsPerNumber() const; // stored bits, components included
 
-  // Of 1 to 65535 jobs. Errors: kv_page, kv_shape for another number of them or a negative block.
+  // Of 1 to 65535 jobs. Errors: kv_page, kv_shape for another number of them or a negative block,
+  // out_of_memory.
   Result<KvJobs> jobs(std::span<const KvJob> jobs) const;
   // Encodes blocks of keys and of values [block][pageTokens][kvHeads][headDim] in device memory,
   // 16-byte aligned, of which tokens are `stride` numbers apart (an even number; blocks
@@ -88,7 +89,7 @@ public:
   // whole page of tokens, what lies behind is not read. All sequences are divided into parts of so
   // many pages as are predicted fastest for these lengths, or as make `parts` of the longest one
   // (its last page, where that is not full, is a part besides), and the longest parts start first.
-  // Errors: kv_length, kv_page, kv_table_size, kv_shape.
+  // Errors: kv_length, kv_page, kv_table_size, kv_shape, out_of_memory.
   Result<KvBatch> batch(std::span<const int32_t> lengths, std::span<const int32_t> table,
                         int64_t columns, int64_t parts = 0) const;
   // Other lengths and pages for a batch of as many sequences and columns, when no launch uses it,

@@ -41,8 +41,8 @@ struct QuantizeFileSummary {
 // tensors. To an index each file becomes one (CheckpointWriter.h), to a file all become one. The
 // tensors are read once, in the order of their data. Memory: beside what of the file the system
 // keeps, the codes of one matrix (dsl::CodeArray; for each number 1 byte, 2 beyond 8 bits) and 32
-// MiB; with steps or activations 8 bytes for each of its numbers, with refinement 16, and 12 for
-// each of the inputs; of a format with parts 13 bytes a number and the codes of each part. The
+// MiB; with activations 8 bytes for each of its numbers, with steps 12, with refinement 16, and 12
+// for each of the inputs; of a format with parts 13 bytes a number and the codes of each part. The
 // output appears when it is complete and may be the input itself.
 //
 // Errors: those of SafetensorsFile, CheckpointWriter and checkOutput, chooseTensors,

@@ -198,7 +198,7 @@ TEST(ExplainTest, everyAlternativeHasItsReason) {
   EXPECT_THAT(result.out, HasSubstr("accumulator  uniform"));
   EXPECT_THAT(result.out, HasSubstr("the winner; bound by "));
   EXPECT_THAT(result.out, HasSubstr("not legal: "));
-  EXPECT_THAT(result.out, HasSubstr("operands are integers (s4)"));
+  EXPECT_THAT(result.out, HasSubstr("; activation stored as f16"));
   EXPECT_THAT(result.out, HasSubstr("they need sm_90a"));
   std::ifstream file(plot);
   std::string svg((std::istreambuf_iterator<char>(file)), {});
