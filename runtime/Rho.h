@@ -325,11 +325,11 @@ public:
   // compile() made for few rows there may be none but its own kernel, and beyond 4 rows not that if
   // it multiplies on the CUDA cores. Errors: those of compile(), no_shared_layout, wrong_device.
   Result<Gemm> compileSharing(const Gemm &gemm, int64_t m) const;
-  // Compiles the planner's best candidates, in as many threads as the engine may have, then measures
-  // one after the other and keeps the fastest on disk. compile() uses it from then on for this
-  // declaration, n, k, m up to the next multiple of 16 (from 33 to 1024, else the next power of
-  // two), and devices of the same name, target and number of SMs. Errors: those of compile(), the
-  // first candidate's where none can be chosen; null_pointer for no measure.
+  // Compiles the planner's best candidates, in as many threads as the engine may have, then
+  // measures one after the other and keeps the fastest on disk. compile() uses it from then on for
+  // this declaration, n, k, m up to the next multiple of 16 (from 33 to 1024, else the next power
+  // of two), and devices of the same name, target and number of SMs. Errors: those of compile(),
+  // the first candidate's where none can be chosen; null_pointer for no measure.
   Result<TuneReport> tune(const Module &module, std::string_view gemm, const GemmShape &shape,
                           const MeasureGemm &measure, const TuneOptions &options = {}) const;
   bool valid() const { return pimpl != nullptr; }
