@@ -96,9 +96,11 @@ mlir::LogicalResult ForTilesOp::verify() {
   for (int64_t cost : costs)
     if (cost < 1)
       return emitOpError("a k tile costs ") << cost << "; it must be at least 1";
+  auto kernel = (*this)->getParentOfType<KernelOp>();
+  if (!kernel)
+    return emitOpError("stands outside of tile.kernel");
   if (getOneEach())
     return mlir::success();
-  auto kernel = (*this)->getParentOfType<KernelOp>();
   if (kernel.getGeometry().getSplitK() > 1)
     return emitOpError("splits k: each CTA has one share");
   for (AllocSharedOp alloc : kernel.getBody().getOps<AllocSharedOp>())

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 namespace rho::compiler {
@@ -61,11 +62,11 @@ std::optional<Diagnostic> problemOf(const dsl::Gemm &gemm, std::string_view targ
   return first;
 }
 
-// Binary digits, the largest magnitude, and the lowest digit, as an exponent of 2, of all numbers
-// of an expression's factor.
+// Binary digits, the largest and the least magnitude but 0, and the lowest digit, as an exponent of
+// 2, of all numbers of an expression's factor.
 struct Digits {
   int count = 0, lowest = 0;
-  double largest = 0;
+  double largest = 0, least = std::numeric_limits<double>::infinity();
   bool exact = true; // else nothing is known but `largest`
 };
 
@@ -78,6 +79,7 @@ Digits digitsOf(const std::vector<double> &values) {
     result.count = std::max(result.count, count);
     result.lowest = std::min(result.lowest, std::ilogb(value) + 1 - count);
     result.largest = std::max(result.largest, std::abs(value));
+    result.least = std::min(result.least, std::abs(value));
   }
   return result;
 }
@@ -123,23 +125,32 @@ Digits digitsOf(const dsl::Expr &factor, const dsl::Format &format) {
 // Of what is stored for one number.
 Digits digitsOfValues(const dsl::Format &format, const dsl::Format &values) {
   const dsl::Format folded = dsl::valueOfElement(format, values);
-  Digits all{.largest = 1};
+  Digits all{.largest = 1, .least = 1};
   for (const dsl::ExprPtr &each : dsl::factorsOf(folded.value)) {
     const Digits factor = digitsOf(*each, format);
     all.count += factor.count;
     all.lowest += factor.lowest;
     all.largest *= factor.largest;
+    all.least *= factor.least;
     all.exact = all.exact && factor.exact;
   }
   return all;
 }
 
+// Whether numbers, where they are rounded to all digits of a type, are within its range. Those
+// beyond what bf16 has are beyond what activations are: it saturates.
+bool inRange(dsl::ElementType type, const Digits &digits) {
+  const int normal = type.leastExponent();
+  const bool vanish = digits.exact && digits.lowest < normal - type.mantissaBits() &&
+                      digits.least < std::ldexp(1.0, normal);
+  return type.exponentBits() == 8 || (digits.largest <= type.maxFinite() && !vanish);
+}
+
 bool holds(dsl::ElementType type, const Digits &digits) {
-  // Numbers beyond what bf16 has are beyond what activations are: it saturates.
-  const bool inRange =
-      type.exponentBits() == 8 || (digits.largest <= type.maxFinite() &&
-                                   digits.lowest >= type.leastExponent() - type.mantissaBits());
-  return digits.exact && digits.count <= type.mantissaBits() + 1 && inRange;
+  const bool hasLowest =
+      type.exponentBits() == 8 || digits.lowest >= type.leastExponent() - type.mantissaBits();
+  return digits.exact && digits.count <= type.mantissaBits() + 1 && hasLowest &&
+         inRange(type, digits);
 }
 
 // Whether sums of wide parameters are decoded as operands and other factors are not: such operands
@@ -231,7 +242,7 @@ std::optional<TargetGemm> withValues(const dsl::Gemm &gemm, std::string_view tar
   auto fits = [&](dsl::ElementType type, bool keepsGroups, bool rounds) {
     dsl::Format values = dsl::valuesAs(type, format, keepsGroups);
     const Digits digits = digitsOfValues(format, values);
-    if (rounds ? type == f16 && !(digits.largest <= f16.maxFinite()) : !holds(type, digits))
+    if (rounds ? !inRange(type, digits) : !holds(type, digits))
       return false;
     result.gemm.activation = std::move(values);
     result.roundoff = rounds ? roundoff(type) : 0;
@@ -273,18 +284,17 @@ std::optional<TargetGemm> withoutParts(const dsl::Gemm &gemm, std::string_view t
   for (dsl::ElementType type : {dsl::ElementType::get("f16"), dsl::ElementType::get("bf16")}) {
     result.gemm.activation = dsl::plainFormat(type);
     result.roundoff = roundoff(type);
-    bool inRange = true;
+    bool fits = true;
     auto take = [&](const dsl::Format &format) {
-      inRange =
-          inRange && (type.exponentBits() == 8 ||
-                      (format.value &&
-                       digitsOfValues(format, result.gemm.activation).largest <= type.maxFinite()));
+      fits =
+          fits && (type.exponentBits() == 8 ||
+                   (format.value && inRange(type, digitsOfValues(format, result.gemm.activation))));
     };
     dsl::forEachPart(gemm.activation,
                      [&](const dsl::Part &part, const dsl::Blocks &) { take(*part.format); });
     if (gemm.activation.residual)
       take(gemm.activation);
-    if (inRange && !problemOf(result.gemm, target))
+    if (fits && !problemOf(result.gemm, target))
       return result;
   }
   return std::nullopt;

@@ -114,6 +114,21 @@ TEST(OnTarget, DeclaredRolesAreThoseThatWouldBeChosen) {
             "in one format");
 }
 
+// Rounded numbers have all digits of their type.
+TEST(OnTarget, NumbersThatWouldVanishAreNotStoredAsF16) {
+  auto storedAs = [&](const std::string &special) {
+    const dsl::Module module =
+        parse("format w { element: s4 s: f16 per channel value = element * s } format a { element: "
+              "s4 remap 8 to [" +
+              special +
+              ", 3] by sel s: f32 per token sel: u1 per k[64] value = element * s } gemm "
+              "g { weight: w activation: a output: f32 }");
+    return compiler::storedAs(onTarget(module.gemms[0], "sm_80"));
+  };
+  EXPECT_EQ(storedAs("0.3"), "f16");
+  EXPECT_EQ(storedAs("1e-30"), "bf16");
+}
+
 // Scales that each instruction's sums would take go into operands of 16 bits where CUDA cores are
 // too slow for them, as the cost model says of devices of these targets, and nothing is rounded.
 TEST(OnTarget, FineGroupsBesideCodesAreMultipliedAsNumbersWhereThatIsFaster) {

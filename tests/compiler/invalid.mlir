@@ -6,6 +6,7 @@
 // RUN: not %rho compile %t/shared.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/shared.mlir
 // RUN: not %rho compile %t/over_stages.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/over_stages.mlir
 // RUN: not %rho compile %t/one_each.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/one_each.mlir
+// RUN: not %rho compile %t/outside.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/outside.mlir
 // RUN: not %rho compile %t/batch.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/batch.mlir
 // RUN: not %rho compile %t/panel.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/panel.mlir
 // RUN: not %rho compile %t/copy_panel.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/copy_panel.mlir
@@ -88,6 +89,15 @@ tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 
 tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 2 roles "imfp" cluster 1 x 1 panel 4>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %m = arith.constant 1 : i32
   tile.for_tiles 8 x %m x 32 {
+  ^bb0(%n: i32, %row: i32, %first: i32, %last: i32, %shares: i32, %share: i32, %place: i32):
+  }
+}
+
+//--- outside.mlir
+// CHECK: 'tile.for_tiles' op stands outside of tile.kernel
+module {
+  %m = arith.constant 1 : i32
+  tile.for_tiles 8 x %m x 32 one_each {
   ^bb0(%n: i32, %row: i32, %first: i32, %last: i32, %shares: i32, %share: i32, %place: i32):
   }
 }
