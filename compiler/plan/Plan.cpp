@@ -106,10 +106,15 @@ public:
   std::vector<Plan> ranked(size_t most) const {
     std::vector<size_t> order(found.size());
     std::iota(order.begin(), order.end(), size_t(0));
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    auto isFaster = [&](size_t a, size_t b) {
       return std::pair(found[a].microseconds, a) < std::pair(found[b].microseconds, b);
-    });
-    order.resize(std::min(order.size(), most));
+    };
+    if (most < order.size()) {
+      std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(most),
+                       order.end(), isFaster);
+      order.resize(most);
+    }
+    std::sort(order.begin(), order.end(), isFaster);
     std::vector<Plan> plans;
     for (size_t i : order) {
       const Way &way = ways[found[i].way];

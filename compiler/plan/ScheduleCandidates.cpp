@@ -346,6 +346,9 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
         dsl::ScheduleDecl::Cluster cluster =
             chooseCluster(own, roles, problem, tile, split, device.smCount);
         for (int pipeline : pipelineCandidates(own, roles, mayBeDeep, variety)) {
+          if (variety == Variety::Usual && !own.pipeline && pipeline % warps.k != 0 &&
+              roles == Roles::ImFP)
+            continue; // all stages of a group of warps along k are its own
           Schedule schedule;
           schedule.tileM = tile.m;
           schedule.tileN = tile.n;
