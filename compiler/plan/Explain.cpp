@@ -47,13 +47,12 @@ std::string reasonOf(const Alternative &loser, const Alternative &winner) {
   return fixed(ratio, 2) + " times the winner's; bound by " + boundBy(loser) + stored;
 }
 
-// With what the declaration leaves open fixed, on the device's target.
-TargetGemm fixedAs(dsl::Gemm gemm, Scales scales, Roles roles, Tables tables,
-                   const DeviceModel &device) {
+// With what the declaration leaves open fixed.
+dsl::Gemm fixedAs(dsl::Gemm gemm, Scales scales, Roles roles, Tables tables) {
   gemm.schedule.scales = scales;
   gemm.schedule.roles = roles;
   gemm.schedule.tables = tables;
-  return onTarget(gemm, device.target);
+  return gemm;
 }
 
 Result<Alternative> alternativeOf(const TargetGemm &target, const std::vector<Roles> &considered,
@@ -123,24 +122,23 @@ Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &p
       all.push_back(std::move(*found));
     return Done{};
   };
-  auto mayBeIn = [&](const TargetGemm &fixed, Tables tables) {
-    if (gemm.schedule.tables || tables == Tables::Registers)
-      return true;
+  auto mayBeIn = [&](const TargetGemm &fixed) {
     const dsl::ScheduleDecl &s = fixed.gemm.schedule;
+    if (gemm.schedule.tables || s.tables == Tables::Registers)
+      return true;
     Result<PlacedGemm> placed =
-        place(fixed.gemm, *s.scales, *s.roles, tables, device.target, sources);
+        place(fixed.gemm, *s.scales, *s.roles, *s.tables, device.target, sources);
     return placed && placed->tablesPay;
   };
   auto consider = [&](Scales scales, Roles roles, Tables tables) -> Status {
     const bool isWinner = chosen->groupScales == scales && chosen->schedule.roles == roles &&
                           chosen->schedule.tables == tables;
-    TargetGemm fixed = fixedAs(gemm, scales, roles, tables, device);
-    if (isWinner) { // whatever the activation would be, were all of that asked for
-      const dsl::ScheduleDecl schedule = fixed.gemm.schedule;
-      fixed = target;
-      fixed.gemm.schedule = schedule;
-    }
-    return mayBeIn(fixed, tables) ? add(fixed, isWinner) : Done{};
+    TargetGemm fixed = target; // of the winner whatever it would be, were all of that asked for
+    if (isWinner)
+      fixed.gemm = fixedAs(target.gemm, scales, roles, tables);
+    else
+      fixed = onTarget(fixedAs(gemm, scales, roles, tables), device.target);
+    return mayBeIn(fixed) ? add(fixed, isWinner) : Done{};
   };
   for (Roles roles :
        choices(gemm.schedule.roles, {Roles::Uniform, Roles::ImFP, Roles::ExCP, Roles::Gemv}))

@@ -178,9 +178,10 @@ struct PieceParts {
   int64_t bytes = 0;
 };
 PieceParts piecePartsOf(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry);
-// Tiles of all outputs.
-inline int64_t outputTiles(const Problem &problem, int64_t tileM, int64_t tileN) {
-  return divideUp(problem.n, tileN) * divideUp(problem.m, tileM);
+// Tiles of all outputs, with those that only fill the last cluster along n.
+inline int64_t outputTiles(const Problem &problem, int64_t tileM, int64_t tileN,
+                           int64_t clusterN = 1) {
+  return roundUp(divideUp(problem.n, tileN), clusterN) * divideUp(problem.m, tileM);
 }
 
 // Pieces of one warp in a k tile.

@@ -350,8 +350,7 @@ private:
       return Objection{DiagId::schedule_ctas,
                        {str(*gemm.schedule.ctas), "it counts those of split_k: stream, others "
                                                   "follow from tiles and parts of k"}};
-    int64_t tiles =
-        roundUp(divideUp(problem.n, s.tileN), s.clusterN) * divideUp(problem.m, s.tileM);
+    int64_t tiles = outputTiles(problem, s.tileM, s.tileN, s.clusterN);
     if (s.sumsInWorkspace() && tiles > KernelImage::mostSharedTiles)
       return Objection{
           DiagId::schedule_split_tiles,

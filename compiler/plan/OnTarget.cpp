@@ -42,8 +42,7 @@ dsl::ScheduleDecl::Tables tablesToTry(const dsl::Gemm &gemm) {
 // Why no kernel takes the gemm as it is; none: one does.
 std::optional<Diagnostic> problemOf(const dsl::Gemm &gemm, std::string_view target) {
   std::optional<Diagnostic> first;
-  for (Scales scales : choices<Scales>(gemm.schedule.scales,
-                                       {Scales::Accumulator, Scales::Operand, Scales::Hardware}))
+  for (Scales scales : scalesCandidates(gemm))
     for (Roles roles : rolesToTry(gemm, target)) {
       Result<PlacedGemm> placed = place(gemm, scales, roles, tablesToTry(gemm), target, nullptr);
       // Where only roles with longer tiles than the blocks take the parts, as other numbers they
@@ -137,19 +136,21 @@ Digits digitsOfValues(const dsl::Format &format, const dsl::Format &values) {
   return all;
 }
 
+// Whether the lowest digits of numbers are above those that a type ends with.
+bool hasLowest(dsl::ElementType type, const Digits &digits) {
+  return type.exponentBits() == 8 || digits.lowest >= type.leastExponent() - type.mantissaBits();
+}
+
 // Whether numbers, where they are rounded to all digits of a type, are within its range. Those
 // beyond what bf16 has are beyond what activations are: it saturates.
 bool inRange(dsl::ElementType type, const Digits &digits) {
-  const int normal = type.leastExponent();
-  const bool vanish = digits.exact && digits.lowest < normal - type.mantissaBits() &&
-                      digits.least < std::ldexp(1.0, normal);
+  const bool vanish = digits.exact && !hasLowest(type, digits) &&
+                      digits.least < std::ldexp(1.0, type.leastExponent());
   return type.exponentBits() == 8 || (digits.largest <= type.maxFinite() && !vanish);
 }
 
 bool holds(dsl::ElementType type, const Digits &digits) {
-  const bool hasLowest =
-      type.exponentBits() == 8 || digits.lowest >= type.leastExponent() - type.mantissaBits();
-  return digits.exact && digits.count <= type.mantissaBits() + 1 && hasLowest &&
+  return digits.exact && digits.count <= type.mantissaBits() + 1 && hasLowest(type, digits) &&
          inRange(type, digits);
 }
 

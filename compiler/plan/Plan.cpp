@@ -133,8 +133,7 @@ public:
 
 private:
   void run(Variety variety) {
-    for (Scales scales : choices<Scales>(gemm.schedule.scales,
-                                         {Scales::Accumulator, Scales::Operand, Scales::Hardware}))
+    for (Scales scales : scalesCandidates(gemm))
       for (Roles roles : allRoles)
         for (Tables tables : tableCandidates(gemm)) {
           const size_t before = found.size();

@@ -194,14 +194,15 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
 
 // Of equal predictions the first wins: a ring of stages has no cost but its shared memory, while
 // copies that all threads start have a prologue. Deep rings won where a CTA fills them more than
-// twice with few rows of a weight, and nowhere else.
-std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, bool mayBeDeep,
-                                    Variety variety) {
+// twice with few rows of a weight, and nowhere else. Each of `groups` of warps along k has as many
+// stages.
+std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, int64_t groups,
+                                    bool mayBeDeep, Variety variety) {
   if (own.pipeline)
     return {static_cast<int>(*own.pipeline)};
   if (variety == Variety::All) {
     std::vector<int> result = {4, 3, 2, 8};
-    if (own.warps && own.warps->k > 1) // each group has as many stages
+    if (own.warps && own.warps->k > 1)
       for (auto stages = own.warps->k; stages <= dsl::ScheduleDecl::mostStages;
            stages += own.warps->k)
         result.push_back(static_cast<int>(stages));
@@ -211,7 +212,10 @@ std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, b
     return {2, 3, 4};
   if (roles == Roles::Uniform)
     return {3, 4, 6};
-  return mayBeDeep ? std::vector{8, 12, 9, 6, 5, 4, 3, 2} : std::vector{8, 9, 6, 5, 4, 3, 2};
+  std::vector<int> result = {8, 12, 9, 6, 5, 4, 3, 2};
+  std::erase_if(result,
+                [&](int stages) { return stages % groups != 0 || (stages == 12 && !mayBeDeep); });
+  return result;
 }
 
 // CTAs of a persistent grid. A cluster lies in one GPC, which has 16 or 18 SMs on Hopper: one of
@@ -251,8 +255,7 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
     return;
   schedule.residentCtas = residentCtas(device, schedule);
   // Where CTAs of the next kernel start beside this one's, those without a loop were slower.
-  const int64_t columns = roundUp(divideUp(problem.n, schedule.tileN), schedule.clusterN);
-  const int64_t tiles = columns * divideUp(problem.m, schedule.tileM);
+  const int64_t tiles = outputTiles(problem, schedule.tileM, schedule.tileN, schedule.clusterN);
   if (!schedule.streamsK() && schedule.ctasPerSm == 1 && tiles <= schedule.residentCtas)
     schedule.residentCtas = 0;
 }
@@ -345,10 +348,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
         bool mayBeDeep = !placed.storesBlocks() && tile.n <= 64 && tile.k == 256 && tilesK >= 24;
         dsl::ScheduleDecl::Cluster cluster =
             chooseCluster(own, roles, problem, tile, split, device.smCount);
-        for (int pipeline : pipelineCandidates(own, roles, mayBeDeep, variety)) {
-          if (variety == Variety::Usual && !own.pipeline && pipeline % warps.k != 0 &&
-              roles == Roles::ImFP)
-            continue; // all stages of a group of warps along k are its own
+        for (int pipeline : pipelineCandidates(own, roles, warps.k, mayBeDeep, variety)) {
           Schedule schedule;
           schedule.tileM = tile.m;
           schedule.tileN = tile.n;
@@ -395,6 +395,11 @@ std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &devi
   if (!gemm.schedule.roles && targetOf(device.target).hasWgmma)
     return {Roles::Uniform, Roles::ImFP, Roles::Gemv};
   return {gemm.schedule.roles.value_or(Roles::Uniform)};
+}
+
+std::vector<dsl::ScheduleDecl::Scales> scalesCandidates(const dsl::Gemm &gemm) {
+  using enum dsl::ScheduleDecl::Scales;
+  return choices(gemm.schedule.scales, {Accumulator, Operand, Hardware});
 }
 
 std::vector<dsl::ScheduleDecl::Tables> tableCandidates(const dsl::Gemm &gemm) {

@@ -25,6 +25,8 @@ bool tilesFitBlocks(const dsl::Gemm &gemm, const PlacedGemm &placed,
 std::vector<dsl::ScheduleDecl::Roles> roleCandidates(const dsl::Gemm &gemm,
                                                      const DeviceModel &device);
 
+std::vector<dsl::ScheduleDecl::Scales> scalesCandidates(const dsl::Gemm &gemm);
+
 // Mixed ones follow shared ones, without which there are none.
 std::vector<dsl::ScheduleDecl::Tables> tableCandidates(const dsl::Gemm &gemm);
 

@@ -37,7 +37,7 @@ protected:
   DeviceModel device;
 };
 
-TEST_F(Explain, WhatASchedulesThatFixesItGets) {
+TEST_F(Explain, WhatAScheduleThatFixesItGets) {
   struct Case {
     const char *weight, *activation, *device;
     Problem problem;
