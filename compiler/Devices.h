@@ -34,6 +34,8 @@ struct DeviceModel {
 };
 
 DeviceModel modelOf(const dsl::Device &device);
+// All of it as text: devices of one text get the same plans.
+std::string print(const DeviceModel &device);
 // That kernels are generated for its target, and its figures are within the limits of a
 // declaration's. Errors unknown_target, bad_device_model.
 Status checkModel(const DeviceModel &model);

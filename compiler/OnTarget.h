@@ -23,6 +23,8 @@ struct TargetGemm {
   // hold numbers, and the roundoff of those. Empty: the weight is as declared.
   std::string weightFactors = {};
   double weightRoundoff = 0;
+  // Whether `gemm` is the declared one.
+  bool isAsDeclared() const { return reason.empty() && weightFactors.empty(); }
 };
 TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target);
 

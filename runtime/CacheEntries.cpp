@@ -16,6 +16,7 @@ namespace rho {
 namespace {
 
 constexpr const char *labelFile = "label";
+constexpr const char *asDeclared = "as declared";
 constexpr int64_t defaultLimit = int64_t(1) << 30;
 
 struct KindName {
@@ -23,9 +24,8 @@ struct KindName {
   std::string_view name;
 };
 constexpr std::array kinds = {
-    KindName{EntryKind::Kernel, "kernel"},
-    KindName{EntryKind::Quantizer, "quantizer"},
-    KindName{EntryKind::TunedPlan, "tuned plan"},
+    KindName{EntryKind::Kernel, "kernel"},   KindName{EntryKind::Quantizer, "quantizer"},
+    KindName{EntryKind::Plan, "plan"},       KindName{EntryKind::TunedPlan, "tuned plan"},
     KindName{EntryKind::Unknown, "unknown"},
 };
 
@@ -211,9 +211,38 @@ std::string readPlan(const cache::Entry &entry, compiler::Plan &plan, double &mi
   return {};
 }
 
+cache::Entry chosenPlanEntry(const ChosenPlan &chosen) {
+  cache::Entry entry = planEntry(chosen.plan, chosen.plan.predictedMicroseconds);
+  entry["stored"] = chosen.asDeclared ? asDeclared : "otherwise";
+  std::string &operands = entry["operands"];
+  for (const compiler::OperandRange &range : chosen.operands)
+    operands += range.print() + "\n";
+  return entry;
+}
+
+std::string readChosenPlan(const cache::Entry &entry, ChosenPlan &chosen) {
+  double predicted = 0;
+  if (std::string reason = readPlan(entry, chosen.plan, predicted); !reason.empty())
+    return reason;
+  chosen.plan.predictedMicroseconds = predicted; // the plan's text rounds it
+  chosen.asDeclared = bytesOf(entry, "stored") == asDeclared;
+  if (!entry.contains("operands"))
+    return "it does not say what operands its kernel makes";
+  std::string_view lines = entry.at("operands");
+  while (std::optional<std::string_view> line = compiler::takeLine(lines)) {
+    compiler::FieldReader fields(*line);
+    const std::string reason = chosen.operands.emplace_back().read(fields);
+    fields.end();
+    if (!fields.ok() || !reason.empty())
+      return fields.ok() ? reason : fields.problem();
+  }
+  return lines.empty() ? "" : "its operands are cut off";
+}
+
 std::string contentDamage(const cache::Entry &entry) {
   compiler::KernelImage image;
   compiler::Plan plan;
+  ChosenPlan chosen;
   std::string code;
   double microseconds = 0;
   switch (labelOf(entry).kind) {
@@ -221,6 +250,8 @@ std::string contentDamage(const cache::Entry &entry) {
     return readKernel(entry, image, code);
   case EntryKind::TunedPlan:
     return readPlan(entry, plan, microseconds);
+  case EntryKind::Plan:
+    return readChosenPlan(entry, chosen);
   case EntryKind::Quantizer:
     return bytesOf(entry, "cubin").empty() ? "it holds no machine code" : "";
   case EntryKind::Unknown:

@@ -3,6 +3,7 @@
 
 #include "compiler/KernelImage.h"
 #include "compiler/Plan.h"
+#include "runtime/KeptPlans.h"
 #include "runtime/Rho.h"
 #include "runtime/cache/DiskCache.h"
 
@@ -15,8 +16,8 @@ namespace rho {
 // The directory is empty without a disk cache, or where none of $RHO_CACHE_DIR, $XDG_CACHE_HOME and
 // $HOME is set. Errors: bad_cache_folder, bad_cache_limit.
 struct CacheFolders {
-  cache::DiskCacheOptions kernels; // and quantizers
-  cache::DiskCacheOptions tuned;   // plans
+  cache::DiskCacheOptions kernels; // with quantizers and the planner's plans
+  cache::DiskCacheOptions tuned;   // plans that measuring chose
 };
 Result<CacheFolders> cacheFolders(const EngineOptions &options = {});
 
@@ -26,7 +27,7 @@ std::optional<int64_t> parseByteCount(std::string_view text);
 // The generator of kernels, and the layout of their entries: what another one made is never found.
 std::string generatorName();
 
-enum class EntryKind : uint8_t { Kernel, Quantizer, TunedPlan, Unknown };
+enum class EntryKind : uint8_t { Kernel, Quantizer, Plan, TunedPlan, Unknown };
 std::string_view name(EntryKind kind);
 
 // What makes entries of a kind: this build's generator; of quantizers their program alone, which
@@ -52,6 +53,8 @@ cache::Entry kernelEntry(const compiler::KernelImage &image, const std::string &
 std::string readKernel(const cache::Entry &entry, compiler::KernelImage &image, std::string &code);
 cache::Entry planEntry(const compiler::Plan &plan, double microseconds);
 std::string readPlan(const cache::Entry &entry, compiler::Plan &plan, double &microseconds);
+cache::Entry chosenPlanEntry(const ChosenPlan &chosen);
+std::string readChosenPlan(const cache::Entry &entry, ChosenPlan &chosen);
 // Of any kind.
 std::string contentDamage(const cache::Entry &entry);
 

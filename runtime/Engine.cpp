@@ -4,6 +4,7 @@
 #include "compiler/Compiler.h"
 #include "compiler/Parallel.h"
 #include "dsl/Findings.h"
+#include "runtime/Beside.h"
 #include "runtime/Misfit.h"
 #include "runtime/QuantizerOfGemm.h"
 
@@ -132,45 +133,48 @@ Result<std::shared_ptr<const Kernel>> Engine::Impl::kernel(const WantedKernel &w
   return kernel;
 }
 
-Result<std::shared_ptr<const Prepared>>
+Result<std::shared_ptr<Prepared>>
 Engine::Impl::prepare(const Request &request, const dsl::Gemm &declared, const SourceMap *sources) {
-  Stopwatch watch;
-  const auto target = onTarget(declared);
-  const dsl::Gemm &gemm = target->gemm;
   const GemmShape &shape = request.shape;
+  const compiler::DeviceModel &model = backend->model();
+  Wanted wanted{.request = request, .declared = declared, .sources = sources};
   std::string tunedKey;
   std::optional<Error> tunedError;
-  cache::Warnings warnings;
   if (useTuned) {
-    tunedKey = TunedPlans::key(request.declaration, shape, backend->model());
-    if (auto found = tuned.load(tunedKey, gemm, shape, backend->model(), warnings)) {
-      CompileReport report;
-      report.stages.push_back({"plan", watch.lap()});
-      report.planSource = CompileReport::PlanSource::Tuned;
-      report.tunedMicroseconds = found->microseconds;
-      report.warnings = warnings;
-      auto made = prepareAs(declared, target, shape, found->plan, sources, std::move(report));
-      if (made)
-        return std::shared_ptr<const Prepared>(std::move(*made));
-      if (isFaultOfDevice(made.error())) // which says nothing of the plan
-        return made.error();
-      tunedError = std::move(made.error());
-      watch.lap();
+    tunedKey = TunedPlans::key(request.declaration, shape, model);
+    if (auto found = tuned.find(tunedKey, wanted.start.warnings)) {
+      Wanted byTuned = wanted;
+      byTuned.tuned = found->plan.print();
+      byTuned.start.planSource = CompileReport::PlanSource::Tuned;
+      byTuned.start.tunedMicroseconds = found->microseconds;
+      bool serves = true;
+      auto made = prepareChosen(
+          std::move(byTuned), [&](const compiler::TargetGemm &target) -> Result<ChosenPlan> {
+            auto plan =
+                tuned.adopt(*found, tunedKey, target.gemm, shape, model, wanted.start.warnings);
+            serves = plan.has_value();
+            if (!serves)
+              return makeError(DiagId::bad_plan, {"m " + std::to_string(shape.m)});
+            return ChosenPlan{*std::move(plan)};
+          });
+      if (made || (serves && isFaultOfDevice(made.error()))) // which says nothing of the plan
+        return made;
+      if (serves)
+        tunedError = std::move(made.error());
+      wanted.watch.lap();
     }
   }
-  Result<compiler::Plan> plan =
-      compiler::plan(gemm, {shape.m, shape.n, shape.k}, backend->model(), sources);
-  if (!plan)
-    return plan.error();
-  CompileReport report;
-  report.stages.push_back({"plan", watch.lap()});
-  report.warnings = std::move(warnings);
-  auto made = prepareAs(declared, target, shape, *plan, sources, std::move(report));
-  if (!made)
-    return made.error();
-  if (tunedError) // and only the tuned plan fails: no kernel can be made of it
+  auto made = prepareChosen(
+      std::move(wanted), [&](const compiler::TargetGemm &target) -> Result<ChosenPlan> {
+        Result<compiler::Plan> plan =
+            compiler::plan(target.gemm, {shape.m, shape.n, shape.k}, model, sources);
+        if (!plan)
+          return plan.error();
+        return ChosenPlan{*std::move(plan)};
+      });
+  if (made && tunedError) // and only the tuned plan fails: no kernel can be made of it
     tuned.discard(tunedKey, tunedError->diagnostics[0].message, (*made)->report.warnings);
-  return std::shared_ptr<const Prepared>(std::move(*made));
+  return made;
 }
 
 // Bytes packed for one kernel are right for another where both have the same layout and make the
@@ -237,6 +241,69 @@ Engine::Impl::prepareAs(const dsl::Gemm &declared,
   return prepared;
 }
 
+Result<std::shared_ptr<Prepared>> Engine::Impl::prepareChosen(
+    Wanted wanted, const std::function<Result<ChosenPlan>(const compiler::TargetGemm &)> &choose) {
+  const GemmShape &shape = wanted.request.shape;
+  const compiler::DeviceModel &model = backend->model();
+  cache::Warnings warnings = std::move(wanted.start.warnings);
+  wanted.start.warnings.clear();
+  auto prepareBy = [&](const ChosenPlan &chosen) {
+    CompileReport report = wanted.start;
+    report.stages.push_back({"plan", wanted.watch.lap()});
+    auto made = prepareAs(wanted.declared, wanted.target, shape, chosen.plan, wanted.sources,
+                          std::move(report));
+    if (made && !chosen.operands.empty()) {
+      (*made)->operands = chosen.operands;
+      nameWeightLayout(**made);
+    }
+    return made;
+  };
+  auto warn = [&](Prepared &made) {
+    cache::Warnings &all = made.report.warnings;
+    all.insert(all.begin(), warnings.begin(), warnings.end());
+  };
+  auto findTarget = [&] {
+    if (!wanted.target)
+      wanted.target = onTarget(wanted.declared);
+  };
+
+  const std::string key = KeptPlans::key(wanted.request.declaration, shape, model, wanted.tuned);
+  if (std::optional<ChosenPlan> kept =
+          plans.load(key, {shape.m, shape.n, shape.k}, model.target, warnings)) {
+    if (kept->asDeclared && !wanted.target)
+      wanted.target =
+          std::make_shared<const compiler::TargetGemm>(compiler::TargetGemm{wanted.declared});
+    findTarget();
+    std::string reason = misfit(kept->operands, wanted.target->gemm);
+    if (reason.empty()) {
+      auto made = prepareBy(*kept);
+      if (made)
+        warn(**made);
+      if (made || isFaultOfDevice(made.error())) // which says nothing of the plan
+        return made;
+      reason = made.error().diagnostics[0].message;
+      wanted.target.reset(); // it may be that, too
+    }
+    plans.discard(key, reason, warnings);
+  }
+  findTarget();
+  Result<ChosenPlan> chosen = choose(*wanted.target);
+  if (!chosen)
+    return chosen.error();
+  chosen->asDeclared = wanted.target->isAsDeclared();
+  // Beside the kernel, which takes longer.
+  cache::Warnings ofKeeping;
+  std::future<void> keeping = beside(assembler.isAlone(), [&, this] {
+    plans.store(key, *chosen, wanted.declared.name, model.name, ofKeeping);
+  });
+  auto made = prepareBy(*chosen);
+  keeping.get();
+  warnings.insert(warnings.end(), ofKeeping.begin(), ofKeeping.end());
+  if (made)
+    warn(**made);
+  return made;
+}
+
 Result<Engine> Engine::create(const Device &device, const EngineOptions &options) {
   if (Status valid = checkHandle(device, "device"); !valid)
     return valid.error();
@@ -271,20 +338,6 @@ Gemm Engine::Impl::makeGemm(std::shared_ptr<const Module::Impl> module, const ds
   return gemm;
 }
 
-Engine::Impl::PreparedResult Engine::Impl::prepareSharing(
-    const dsl::Gemm &declared, std::shared_ptr<const compiler::TargetGemm> target,
-    const GemmShape &shape, const compiler::Plan &plan,
-    const std::vector<compiler::OperandRange> &operands, const SourceMap *sources, double planned) {
-  CompileReport report;
-  report.stages.push_back({"plan", planned});
-  auto made = prepareAs(declared, std::move(target), shape, plan, sources, std::move(report));
-  if (!made)
-    return made.error();
-  (*made)->operands = operands;
-  nameWeightLayout(**made);
-  return std::shared_ptr<const Prepared>(std::move(*made));
-}
-
 Result<Gemm> Engine::Impl::compileAs(std::shared_ptr<const Module::Impl> module,
                                      const dsl::Gemm &declared,
                                      std::shared_ptr<const compiler::TargetGemm> target,
@@ -303,14 +356,18 @@ Result<Gemm> Engine::Impl::compileAs(std::shared_ptr<const Module::Impl> module,
                   planned + watch.lap());
 }
 
-Result<Gemm> Engine::Impl::compile(std::shared_ptr<const Module::Impl> module,
-                                   const dsl::Gemm &declared, const Request &request,
-                                   const std::function<PreparedResult()> &prepare) {
+Result<Gemm>
+Engine::Impl::compile(std::shared_ptr<const Module::Impl> module, const dsl::Gemm &declared,
+                      const Request &request,
+                      const std::function<Result<std::shared_ptr<Prepared>>()> &prepare) {
   Stopwatch watch;
   bool built = false;
-  PreparedResult prepared = requests.get(request, [&] {
+  auto prepared = requests.get(request, [&]() -> Result<std::shared_ptr<const Prepared>> {
     built = true;
-    return onHost(prepare);
+    auto made = onHost(prepare);
+    if (!made)
+      return made.error();
+    return std::shared_ptr<const Prepared>(std::move(*made));
   });
   if (!prepared)
     return prepared.error();
@@ -361,15 +418,15 @@ Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::strin
   };
   auto compileOne = [&](size_t at) {
     const Request one = requestOf(batches[at]);
-    return pimpl->compile(module.pimpl, gemm, one, [&]() -> Impl::PreparedResult {
-      Stopwatch watch;
-      const auto target = pimpl->onTarget(gemm);
-      auto shared = plansOn(*target);
-      if (!shared)
-        return shared.error();
-      const auto &[plans, operands] = **shared;
-      return pimpl->prepareSharing(gemm, target, one.shape, plans[at], operands, sources,
-                                   watch.lap());
+    return pimpl->compile(module.pimpl, gemm, one, [&] {
+      return pimpl->prepareChosen({.request = one, .declared = gemm, .sources = sources},
+                                  [&](const compiler::TargetGemm &target) -> Result<ChosenPlan> {
+                                    auto shared = plansOn(target);
+                                    if (!shared)
+                                      return shared.error();
+                                    return ChosenPlan{.plan = (*shared)->plans[at],
+                                                      .operands = (*shared)->operands};
+                                  });
     });
   };
   std::vector<Result<Gemm>> compiled(batches.size(), Gemm());
@@ -405,17 +462,22 @@ Result<Gemm> Engine::compileSharing(const Gemm &gemm, int64_t m) const {
   shared.field(other.prepared->report.key);
   shared.field(other.prepared->weightLayout);
   const Request request{shared.finish(), {m, other.shape.n, other.shape.k}};
-  return pimpl->compile(other.module, *other.gemm, request, [&]() -> Impl::PreparedResult {
-    Stopwatch watch;
+  return pimpl->compile(other.module, *other.gemm, request, [&] {
     const SourceMap *sources = other.module->module.sources.get();
     const Prepared &prepared = *other.prepared;
-    Result<compiler::Plan> sharing =
-        compiler::planSharing(prepared.target->gemm, prepared.plan, prepared.operands, m,
-                              pimpl->backend->model(), sources);
-    if (!sharing)
-      return sharing.error();
-    return pimpl->prepareSharing(*other.gemm, prepared.target, request.shape, *sharing,
-                                 prepared.operands, sources, watch.lap());
+    auto choose = [&](const compiler::TargetGemm &) -> Result<ChosenPlan> {
+      Result<compiler::Plan> sharing =
+          compiler::planSharing(prepared.target->gemm, prepared.plan, prepared.operands, m,
+                                pimpl->backend->model(), sources);
+      if (!sharing)
+        return sharing.error();
+      return ChosenPlan{.plan = *std::move(sharing), .operands = prepared.operands};
+    };
+    return pimpl->prepareChosen({.request = request,
+                                 .declared = *other.gemm,
+                                 .sources = sources,
+                                 .target = prepared.target},
+                                choose);
   });
 }
 

@@ -4,6 +4,7 @@
 #include "compiler/Plan.h"
 #include "runtime/Assembler.h"
 #include "runtime/CacheEntries.h"
+#include "runtime/KeptPlans.h"
 #include "runtime/Kernel.h"
 #include "runtime/Stopwatch.h"
 #include "runtime/TunedPlans.h"
@@ -60,12 +61,13 @@ struct WantedKernel {
 struct Engine::Impl {
   Impl(Device device, const CacheFolders &folders, const EngineOptions &options)
       : device(std::move(device)), backend(this->device.impl().backend), disk(folders.kernels),
-        tuned(folders.tuned), useTuned(options.useTuned), threads(options.threads),
+        plans(disk), tuned(folders.tuned), useTuned(options.useTuned), threads(options.threads),
         assembler(backend, disk, threads) {}
 
   Device device;
   std::shared_ptr<Backend> backend;
   cache::DiskCache disk;
+  KeptPlans plans;
   TunedPlans tuned;
   const bool useTuned;
   const unsigned threads; // see EngineOptions
@@ -80,29 +82,36 @@ struct Engine::Impl {
   };
   cache::MemoryCache<std::string, SharedPlans> sharedPlans{maxSharedPlans};
 
+  // What prepareChosen() makes a kernel for.
+  struct Wanted {
+    const Request &request;
+    const dsl::Gemm &declared;
+    const SourceMap *sources;
+    std::shared_ptr<const compiler::TargetGemm> target = {}; // null: as the device has it
+    std::string tuned = {};   // the text of the tuned plan that is followed
+    CompileReport start = {}; // of what came before
+    Stopwatch watch = {};     // since the request
+  };
   // By the tuned plan where there is one, else by the planner's.
-  Result<std::shared_ptr<const Prepared>> prepare(const Request &request, const dsl::Gemm &gemm,
-                                                  const SourceMap *sources);
+  Result<std::shared_ptr<Prepared>> prepare(const Request &request, const dsl::Gemm &declared,
+                                            const SourceMap *sources);
+  // By the plan that is kept of this, else by choose()'s, which is kept then.
+  Result<std::shared_ptr<Prepared>>
+  prepareChosen(Wanted wanted,
+                const std::function<Result<ChosenPlan>(const compiler::TargetGemm &)> &choose);
   // By this plan of what the target computes of it; `report` says how it came about.
   Result<std::shared_ptr<Prepared>> prepareAs(const dsl::Gemm &declared,
                                               std::shared_ptr<const compiler::TargetGemm> target,
                                               const GemmShape &shape, const compiler::Plan &plan,
                                               const SourceMap *sources, CompileReport report);
-  using PreparedResult = Result<std::shared_ptr<const Prepared>>;
-  // The same for kernels that read weights of others, which make `operands` of them. `planned`: the
-  // milliseconds that the plan took.
-  PreparedResult prepareSharing(const dsl::Gemm &declared,
-                                std::shared_ptr<const compiler::TargetGemm> target,
-                                const GemmShape &shape, const compiler::Plan &plan,
-                                const std::vector<compiler::OperandRange> &operands,
-                                const SourceMap *sources, double planned);
-  // The same as a gemm, which is not kept.
+  // The same as a gemm, which is not kept. `planned`: the milliseconds that the plan took.
   Result<Gemm> compileAs(std::shared_ptr<const Module::Impl> module, const dsl::Gemm &declared,
                          std::shared_ptr<const compiler::TargetGemm> target, const GemmShape &shape,
                          const compiler::Plan &plan, double planned);
   // The gemm of a request, which is kept; prepare() makes what is not.
   Result<Gemm> compile(std::shared_ptr<const Module::Impl> module, const dsl::Gemm &declared,
-                       const Request &request, const std::function<PreparedResult()> &prepare);
+                       const Request &request,
+                       const std::function<Result<std::shared_ptr<Prepared>>()> &prepare);
   std::shared_ptr<const compiler::TargetGemm> onTarget(const dsl::Gemm &declared) const {
     return std::make_shared<const compiler::TargetGemm>(
         compiler::onTarget(declared, backend->model().target));

@@ -85,7 +85,7 @@ Result<Gemm> Gemm::withRows(int64_t m) const {
     return valid.error();
   compiler::Plan plan = pimpl->plan();
   plan.problem.m = m;
-  if (Status good = compiler::checkPlan(pimpl->prepared->target->gemm, plan); !good)
+  if (Status good = compiler::checkRows(plan); !good)
     return good.error();
   if (Status fits = checkGrid(m, plan.schedule.tileM); !fits)
     return fits.error();

@@ -25,11 +25,8 @@ bool isOfPlan(const compiler::KernelImage &image, const compiler::Plan &plan) {
 
 } // namespace
 
-std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm,
-                   const compiler::Plan &plan) {
-  if (!isOfPlan(image, plan))
-    return "it is not what the plan says";
-  for (const compiler::OperandRange &range : image.operands) {
+std::string misfit(const std::vector<compiler::OperandRange> &operands, const dsl::Gemm &gemm) {
+  for (const compiler::OperandRange &range : operands) {
     const bool ofResidual = range.of == compiler::OperandRange::Of::Residual;
     if (ofResidual && !gemm.weight.residual)
       return "it is for a weight with a residual";
@@ -43,6 +40,15 @@ std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm,
         }))
       return "it takes numbers of components that the weight has not";
   }
+  return {};
+}
+
+std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm,
+                   const compiler::Plan &plan) {
+  if (!isOfPlan(image, plan))
+    return "it is not what the plan says";
+  if (std::string reason = misfit(image.operands, gemm); !reason.empty())
+    return reason;
   if (image.parameters.size() > maxKernelParameters)
     return "it has too many parameters";
   auto hasRoom = [&](const compiler::ActivationLayout &layout) {

@@ -1,8 +1,7 @@
 #include "runtime/QuantizerOfGemm.h"
 
+#include "runtime/Beside.h"
 #include "runtime/Stopwatch.h"
-
-#include <system_error>
 
 namespace rho {
 
@@ -40,11 +39,7 @@ void QuantizerOfGemm::begin(int64_t k, const compiler::Plan &plan) {
   foreseen = {.k = k,
               .elementBits = dsl::ElementType::get(plan.mmaType).bits(),
               .groupsPerWord = words ? compiler::ActivationLayout::blocksPerWord : 1};
-  try {
-    pending = std::async(std::launch::async, [this] { return make(foreseen); });
-  } catch (const std::system_error &) {
-    pending = {}; // no thread to be had: finish() makes it
-  }
+  pending = beside(false, [this] { return make(foreseen); });
 }
 
 QuantizerResult QuantizerOfGemm::finish(const compiler::ActivationLayout &layout,

@@ -21,30 +21,32 @@ std::string TunedPlans::key(const cache::Digest &declaration, const GemmShape &s
   return cache::hex(hash.finish());
 }
 
-std::optional<TunedPlan> TunedPlans::load(const std::string &key, const dsl::Gemm &gemm,
-                                          const GemmShape &shape,
-                                          const compiler::DeviceModel &device,
-                                          cache::Warnings &warnings) {
+std::optional<TunedPlan> TunedPlans::find(const std::string &key, cache::Warnings &warnings) {
   std::optional<cache::Entry> entry = disk.load(key, warnings);
   if (!entry)
     return std::nullopt;
-  auto drop = [&](const std::string &reason) {
-    disk.discard(key, reason, warnings);
-    return std::nullopt;
-  };
-  compiler::Plan kept;
-  double microseconds = 0;
-  if (std::string reason = readPlan(*entry, kept, microseconds); !reason.empty())
-    return drop(reason);
+  TunedPlan found;
+  std::string damage = readPlan(*entry, found.plan, found.microseconds);
+  if (damage.empty())
+    return found;
+  disk.discard(key, damage, warnings);
+  return std::nullopt;
+}
+
+std::optional<compiler::Plan> TunedPlans::adopt(const TunedPlan &found, const std::string &key,
+                                                const dsl::Gemm &gemm, const GemmShape &shape,
+                                                const compiler::DeviceModel &device,
+                                                cache::Warnings &warnings) {
   Result<compiler::Plan> plan =
-      compiler::adoptPlan(gemm, {shape.m, shape.n, shape.k}, device, kept, nullptr);
+      compiler::adoptPlan(gemm, {shape.m, shape.n, shape.k}, device, found.plan, nullptr);
   // It may serve those m that it was measured with.
   const bool serves = plan && checkGrid(shape.m, plan->schedule.tileM);
-  if (!serves && kept.problem.m != shape.m)
+  if (!serves && found.plan.problem.m != shape.m)
     return std::nullopt;
-  if (!plan)
-    return drop(plan.error().diagnostics[0].message);
-  return TunedPlan{std::move(*plan), microseconds};
+  if (plan)
+    return *std::move(plan);
+  disk.discard(key, plan.error().diagnostics[0].message, warnings);
+  return std::nullopt;
 }
 
 bool TunedPlans::store(const std::string &key, const TunedPlan &tuned, cache::Warnings &warnings) {

@@ -27,11 +27,14 @@ public:
   static std::string key(const cache::Digest &declaration, const GemmShape &shape,
                          const compiler::DeviceModel &device);
 
-  // The plan for this shape. One that is damaged, not legal for the declaration or not for the
-  // device is deleted, with one warning.
-  std::optional<TunedPlan> load(const std::string &key, const dsl::Gemm &gemm,
-                                const GemmShape &shape, const compiler::DeviceModel &device,
-                                cache::Warnings &warnings);
+  // The plan as it was kept. One that is damaged is deleted, with one warning.
+  std::optional<TunedPlan> find(const std::string &key, cache::Warnings &warnings);
+  // The plan found by that key for this shape, as the planner has it. One that is not legal for the
+  // declaration or not for the device is deleted, with one warning.
+  std::optional<compiler::Plan> adopt(const TunedPlan &found, const std::string &key,
+                                      const dsl::Gemm &gemm, const GemmShape &shape,
+                                      const compiler::DeviceModel &device,
+                                      cache::Warnings &warnings);
   const std::string &directory() const { return disk.options().directory; }
   // In place of an earlier one; whether it is kept.
   bool store(const std::string &key, const TunedPlan &tuned, cache::Warnings &warnings);

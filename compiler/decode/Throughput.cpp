@@ -1,7 +1,5 @@
 #include "compiler/decode/Throughput.h"
 
-#include <algorithm>
-
 namespace rho::compiler {
 
 void OpCounts::add(DecodeInstr::Op op) {
@@ -38,29 +36,11 @@ void OpCounts::add(DecodeInstr::Op op) {
   }
 }
 
-OpCounts OpCounts::operator+(const OpCounts &other) const {
-  return {logic + other.logic, multiply + other.multiply,   f16 + other.f16,
-          bf16 + other.bf16,   shiftLeft + other.shiftLeft, load + other.load};
-}
-
 OpCounts countInstructions(const DecodeProgram &program) {
   OpCounts counts;
   for (const DecodeInstr &instr : program.instructions)
     counts.add(instr.op);
   return counts;
-}
-
-int cycles(const OpCounts &counts, const InstructionRates &rates) {
-  int logic = counts.logic * rates.logic;
-  int multiply =
-      counts.multiply * rates.multiply + counts.f16 * rates.f16 + counts.bf16 * rates.bf16;
-  for (int i = 0; i < counts.shiftLeft; ++i) {
-    if (multiply + rates.multiply <= logic + rates.logic)
-      multiply += rates.multiply;
-    else
-      logic += rates.logic;
-  }
-  return std::max({counts.total(), logic, multiply, counts.load * rates.load});
 }
 
 } // namespace rho::compiler

@@ -3,6 +3,8 @@
 
 #include "compiler/decode/DecodeProgram.h"
 
+#include <algorithm>
+
 namespace rho::compiler {
 
 // Cycles for which one instruction of a warp occupies its pipe, from the results per cycle and SM
@@ -29,13 +31,27 @@ struct OpCounts {
   int load = 0;
 
   void add(DecodeInstr::Op op);
-  OpCounts operator+(const OpCounts &other) const;
+  OpCounts operator+(const OpCounts &other) const {
+    return {logic + other.logic, multiply + other.multiply,   f16 + other.f16,
+            bf16 + other.bf16,   shiftLeft + other.shiftLeft, load + other.load};
+  }
   int total() const { return logic + multiply + f16 + bf16 + shiftLeft + load; }
 };
 OpCounts countInstructions(const DecodeProgram &program);
 
 // Cycles of a warp that alone uses its quarter of the SM: what the busiest of issue and pipes
-// takes.
-int cycles(const OpCounts &counts, const InstructionRates &rates);
+// takes. Searches ask it more than anything else.
+inline int cycles(const OpCounts &counts, const InstructionRates &rates) {
+  int logic = counts.logic * rates.logic;
+  int multiply =
+      counts.multiply * rates.multiply + counts.f16 * rates.f16 + counts.bf16 * rates.bf16;
+  for (int i = 0; i < counts.shiftLeft; ++i) {
+    if (multiply + rates.multiply <= logic + rates.logic)
+      multiply += rates.multiply;
+    else
+      logic += rates.logic;
+  }
+  return std::max({counts.total(), logic, multiply, counts.load * rates.load});
+}
 
 } // namespace rho::compiler

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <unordered_map>
@@ -72,7 +73,7 @@ bool productIsClean(const std::vector<Extraction::Piece> &pieces, int laneBits) 
     sources |= places >> piece.move.amount;
     wanted |= places;
   }
-  std::vector<int> contributions(wordBits);
+  std::array<int, wordBits> contributions{};
   for (const auto &piece : pieces)
     for (uint32_t moved = sources << piece.move.amount; moved != 0; moved &= moved - 1)
       ++contributions[static_cast<size_t>(std::countr_zero(moved))];
@@ -204,8 +205,10 @@ private:
               addMoved(i, {{two[0], moveA}, {two[1], moveB}}, first | second);
         }
     for (size_t parts : {2, 3})
-      for (const Division &division : divisions(places, parts))
-        byProduct(i, division, {});
+      for (const Division &division : divisions(places, parts)) {
+        std::vector<Extraction::Piece> none;
+        byProduct(i, division, none);
+      }
   }
 
   // The weighted bit may be taken from any place at which a factor makes it its weight.
@@ -258,7 +261,8 @@ private:
           rotatedRight(places, by, laneBits), own, 0);
   }
 
-  void byProduct(size_t form, const Division &division, std::vector<Extraction::Piece> pieces) {
+  // These pieces moved, the others by every amount that none of them has.
+  void byProduct(size_t form, const Division &division, std::vector<Extraction::Piece> &pieces) {
     if (pieces.size() == division.size()) {
       uint32_t used = 0;
       for (const auto &piece : pieces)
@@ -269,7 +273,7 @@ private:
       OpCounts own;
       own.logic = 2;
       own.multiply = 1;
-      add(form, Extraction::Kind::Multiply, std::move(pieces), used, own, 0);
+      add(form, Extraction::Kind::Multiply, pieces, used, own, 0);
       return;
     }
     uint32_t piece = division[pieces.size()];
@@ -278,9 +282,9 @@ private:
                                   [&](const auto &other) { return other.move.amount == left; });
       if (repeated)
         continue;
-      std::vector<Extraction::Piece> longer = pieces;
-      longer.push_back({piece, {Move::Kind::Left, left}});
-      byProduct(form, division, std::move(longer));
+      pieces.push_back({piece, {Move::Kind::Left, left}});
+      byProduct(form, division, pieces);
+      pieces.pop_back();
     }
   }
 };
@@ -331,17 +335,32 @@ private:
   // In order of what they cost: by the lowest bit that they use, and by all of them.
   std::array<std::vector<User>, wordBits> byLowest;
   std::unordered_map<uint32_t, std::vector<User>> byUsed;
+  // By the bits that two registers have left, see next().
+  std::unordered_map<uint32_t, std::vector<User>> ofTwo;
   std::vector<size_t> chosen, best;
   int steps = 0;
   static constexpr int mostSteps = 100'000; // then the best so far: a bound on time
 
-  // Whose bits come next, all below which are used: of the last register all that are left.
+  // Options of the next register, among them all that go with these bits of others: of the last
+  // register those of all bits that are left, else those of the lowest of them, and of the last but
+  // one none that leaves to the last what no option has.
   const std::vector<User> &next(uint32_t used, int taken) {
     static const std::vector<User> none;
-    if (taken < registers - 1)
-      return byLowest[static_cast<size_t>(std::countr_zero(~used))];
-    const auto last = byUsed.find(all & ~used);
-    return last == byUsed.end() ? none : last->second;
+    const uint32_t left = all & ~used;
+    if (taken == registers - 1) {
+      const auto last = byUsed.find(left);
+      return last == byUsed.end() ? none : last->second;
+    }
+    const std::vector<User> &users = byLowest[static_cast<size_t>(std::countr_zero(left))];
+    if (taken != registers - 2)
+      return users;
+    auto [fitting, isNew] = ofTwo.try_emplace(left);
+    if (isNew)
+      std::copy_if(users.begin(), users.end(), std::back_inserter(fitting->second),
+                   [&](const User &user) {
+                     return (user.used & used) == 0 && byUsed.contains(left & ~user.used);
+                   });
+    return fitting->second;
   }
 
   void extend(uint32_t used, const OpCounts &own, Moves moves) {

@@ -57,6 +57,27 @@ DeviceModel modelOf(const dsl::Device &device) {
           .rates = device.rates};
 }
 
+std::string print(const DeviceModel &device) {
+  // Every field, so that none is added without a word here.
+  const auto &[name, target, architecture, sms, sharedPerCta, sharedPerSm, l2Bytes, l2Bandwidth,
+               registers, threads, clock, bandwidth, rates, warm] = device;
+  const auto &[tensor, mma, throughput] = rates;
+  std::string text = name + "\ntarget " + target + " architecture " + architecture;
+  for (int64_t count : {int64_t{sms}, sharedPerCta, sharedPerSm, l2Bytes, registers, threads})
+    text += ' ' + std::to_string(count);
+  for (double figure : {l2Bandwidth, clock, bandwidth})
+    text += ' ' + dsl::printNumber(figure);
+  for (const auto *byType : {&tensor, &mma}) {
+    text += "\nrates";
+    for (const auto &[type, rate] : *byType)
+      text += ' ' + type + ' ' + dsl::printNumber(rate);
+  }
+  text += "\nthroughput";
+  for (double each : throughput)
+    text += ' ' + dsl::printNumber(each);
+  return text + (warm ? "\nwarm\n" : "\n");
+}
+
 Status checkModel(const DeviceModel &model) {
   if (!isTarget(model.target))
     return unknownTarget(model.target);

@@ -92,15 +92,34 @@ Objection warpsObjection(const Schedule &s, const std::string &why) {
   return {DiagId::schedule_warps, {warpsText(s), str(s.tileM), str(s.tileN), why}};
 }
 
+// What a schedule has against the outputs' rows, whatever the gemm is.
+Found rowsObjection(const Problem &problem, const Schedule &s) {
+  if (s.roles == Roles::Gemv && problem.m > largestGemvBatch)
+    return Objection{DiagId::schedule_roles,
+                     {"gemv", "m = " + str(problem.m),
+                      "they take at most " + str(largestGemvBatch) + " batch rows"}};
+  const int64_t all = divideUp(problem.k, s.tileK) * outputTiles(problem, s.tileM, s.tileN);
+  if (s.streamsK() && all > std::numeric_limits<int32_t>::max())
+    return Objection{DiagId::schedule_tile,
+                     {"k", str(s.tileK),
+                      "the outputs have " + str(all) + " k tiles, split_k stream takes at most " +
+                          str(std::numeric_limits<int32_t>::max())}};
+  const int64_t tiles = outputTiles(problem, s.tileM, s.tileN, s.clusterN);
+  if (s.sumsInWorkspace() && tiles > KernelImage::mostSharedTiles)
+    return Objection{
+        DiagId::schedule_split_tiles,
+        {s.streamsK() ? "stream" : str(s.splitK), str(tiles), str(KernelImage::mostSharedTiles)}};
+  return std::nullopt;
+}
+
 // Of roles gemv, which multiply no matrix operands and have no pipeline through shared memory.
 Found gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
                     const Schedule &s) {
   auto roles = [](const std::string &what, const std::string &why) {
     return Objection{DiagId::schedule_roles, {"gemv", what, why}};
   };
-  if (problem.m > largestGemvBatch)
-    return roles("m = " + str(problem.m),
-                 "they take at most " + str(largestGemvBatch) + " batch rows");
+  if (Found why = rowsObjection(problem, s))
+    return why;
   if (placed.mmaType == "e4m3")
     return roles("activations of e4m3", "CUDA cores multiply s8, f16 and bf16");
   if (int64_t run = makeGeometry(placed, s).chunkK() / 4;
@@ -340,28 +359,27 @@ private:
 
   // How k is divided among CTAs.
   Found parts() {
-    int64_t tilesK = divideUp(problem.k, s.tileK);
-    int64_t all = tilesK * outputTiles(problem, s.tileM, s.tileN);
-    if (g.streamK && all > std::numeric_limits<int32_t>::max())
-      return ofTile("k", s.tileK,
-                    "the outputs have " + str(all) + " k tiles, split_k stream takes at most " +
-                        str(std::numeric_limits<int32_t>::max()));
     if (gemm.schedule.ctas && !g.streamK)
       return Objection{DiagId::schedule_ctas,
                        {str(*gemm.schedule.ctas), "it counts those of split_k: stream, others "
                                                   "follow from tiles and parts of k"}};
-    int64_t tiles = outputTiles(problem, s.tileM, s.tileN, s.clusterN);
-    if (s.sumsInWorkspace() && tiles > KernelImage::mostSharedTiles)
-      return Objection{
-          DiagId::schedule_split_tiles,
-          {g.streamK ? "stream" : str(s.splitK), str(tiles), str(KernelImage::mostSharedTiles)}};
-    if (s.splitK > tilesK)
+    if (Found why = rowsObjection(problem, s))
+      return why;
+    if (const int64_t tilesK = divideUp(problem.k, s.tileK); s.splitK > tilesK)
       return Objection{DiagId::schedule_split_k, {str(s.splitK), str(tilesK)}};
     return std::nullopt;
   }
 };
 
 } // namespace
+
+Status checkRows(const Plan &plan) {
+  if (Status good = checkProblem(plan.problem); !good)
+    return good;
+  if (Found why = rowsObjection(plan.problem, plan.schedule))
+    return makeError(why->id, why->args);
+  return Done{};
+}
 
 Found objection(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
                 const Schedule &s, const DeviceModel &device, bool ofPart) {

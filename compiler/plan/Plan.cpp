@@ -243,7 +243,7 @@ private:
 
 } // namespace
 
-static Status checkProblem(const Problem &problem) {
+Status checkProblem(const Problem &problem) {
   struct Bound {
     const char *name;
     int64_t value, limit;
@@ -308,15 +308,16 @@ std::optional<Error> planError(const dsl::Gemm &gemm, const PlacedGemm &placed, 
   return std::nullopt;
 }
 
-Status checkPlan(const dsl::Gemm &gemm, const Plan &plan) {
+Result<Plan> checkedPlan(const dsl::Gemm &gemm, Plan plan) {
   if (Status good = checkProblem(plan.problem); !good)
-    return good;
+    return good.error();
   Result<PlacedGemm> placed = place(gemm, plan, nullptr);
   if (!placed)
     return placed.error();
   if (std::optional<Error> error = planError(gemm, *placed, plan))
     return *error;
-  return Done{};
+  plan.placements = std::move(placed->placements);
+  return plan;
 }
 
 } // namespace rho::compiler

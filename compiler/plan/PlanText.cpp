@@ -14,6 +14,8 @@ namespace {
 using Packing = dsl::ScheduleDecl::Packing;
 using Tables = dsl::ScheduleDecl::Tables;
 
+constexpr std::string_view placementKey = "place";
+
 // Whether a text is `pattern` with a number in place of each '#', which go to `numbers`.
 bool readNumbers(std::string_view text, std::string_view pattern,
                  std::initializer_list<int64_t *> numbers) {
@@ -86,7 +88,23 @@ template <class Choice> bool readWord(const std::string &rest, Choice &choice) {
   return known.has_value();
 }
 
-// The lines of a plan, each at most once and in any order.
+// "weight.scale in operand: why"
+bool readPlacement(const std::string &rest, Plan &plan) {
+  constexpr std::string_view in = " in ", why = ": ";
+  const size_t place = rest.find(in), reason = rest.find(why, place);
+  if (place == std::string::npos || reason == std::string::npos)
+    return false;
+  const std::string where = rest.substr(place + in.size(), reason - place - in.size());
+  for (Placement one :
+       {Placement::Operand, Placement::Accumulator, Placement::Epilogue, Placement::Hardware})
+    if (where == name(one)) {
+      plan.placements.push_back({rest.substr(0, place), one, rest.substr(reason + why.size())});
+      return true;
+    }
+  return false;
+}
+
+// The lines of a plan in any order, each at most once but for those of placements.
 struct Field {
   std::string_view key;
   bool (*read)(const std::string &rest, Plan &plan);
@@ -147,6 +165,7 @@ constexpr Field fields[] = {
      [](const std::string &rest, Plan &plan) { return readWord(rest, plan.schedule.packing); }},
     {"tables",
      [](const std::string &rest, Plan &plan) { return readWord(rest, plan.schedule.tables); }},
+    {placementKey, readPlacement},
     {"predicted", readPredicted},
     {"costs", readCosts},
 };
@@ -186,7 +205,7 @@ std::string Plan::print() const {
   dsl::TextWriter out;
   out << "m " << problem.m << '\n' << printForKernel();
   for (const FactorPlacement &placement : placements)
-    out << "place " << placement.factor << " in " << name(placement.placement) << ": "
+    out << placementKey << ' ' << placement.factor << " in " << name(placement.placement) << ": "
         << placement.reason << '\n';
   out << std::fixed << std::setprecision(2) << "predicted " << predictedMicroseconds << " us\n";
   return out.str();
@@ -202,11 +221,9 @@ Result<Plan> Plan::parse(std::string_view text) {
       continue;
     const size_t space = line.find(' ');
     const std::string key = line.substr(0, space);
-    if (key == "place") // follows from the others
-      continue;
     const auto field = std::find_if(std::begin(fields), std::end(fields),
                                     [&](const Field &each) { return each.key == key; });
-    const bool isNew = seen.insert(key).second;
+    const bool isNew = seen.insert(key).second || key == placementKey;
     if (field == std::end(fields) || !isNew ||
         !field->read(space == std::string::npos ? "" : line.substr(space + 1), plan))
       return makeError(DiagId::bad_plan, {line});

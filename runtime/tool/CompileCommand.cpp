@@ -28,10 +28,10 @@ Result<compiler::Plan> readPlan(const std::string &file, const dsl::Gemm &gemm) 
   if (!text)
     return text.error();
   Result<compiler::Plan> plan = compiler::Plan::parse(*text);
-  Status good =
-      !plan ? Status(plan.error()) : checkPlan(compiler::onTarget(gemm, plan->target).gemm, *plan);
-  if (!good)
-    return makeError(DiagId::bad_plan_file, {file, good.error().diagnostics[0].message});
+  if (plan)
+    plan = checkedPlan(compiler::onTarget(gemm, plan->target).gemm, *plan);
+  if (!plan)
+    return makeError(DiagId::bad_plan_file, {file, plan.error().diagnostics[0].message});
   return plan;
 }
 

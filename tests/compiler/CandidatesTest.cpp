@@ -87,8 +87,9 @@ TEST_F(CandidatesTest, whatIsPlannedForADeviceCanBeGenerated) {
       Result<Plan> planned = plan(gemm, {m, 4096, 4096}, model, nullptr);
       ASSERT_TRUE(planned.ok()) << planned.error().str();
       const Plan read = Plan::parse(planned->print()).value();
-      const Status good = checkPlan(gemm, read);
-      EXPECT_TRUE(good.ok()) << shipped.name << ": " << good.error().str();
+      const Result<Plan> checked = checkedPlan(gemm, read);
+      ASSERT_TRUE(checked.ok()) << shipped.name << ": " << checked.error().str();
+      EXPECT_EQ(checked->print(), planned->print()); // with placements
     }
 }
 
@@ -147,7 +148,7 @@ TEST_F(CandidatesTest, tablesInSharedMemoryAreExplainedWhereTheyPay) {
       EXPECT_EQ(each.plan->schedule.tables, each.tables);
       // As a plan that a measurement found.
       const Plan read = Plan::parse(each.plan->print()).value();
-      EXPECT_TRUE(checkPlan(module.gemms[0], read).ok());
+      EXPECT_TRUE(checkedPlan(module.gemms[0], read).ok());
       const Result<Plan> adopted = adoptPlan(module.gemms[0], read.problem, device, read, nullptr);
       ASSERT_TRUE(adopted.ok()) << adopted.error().str();
       EXPECT_EQ(adopted->schedule.tables, each.tables);

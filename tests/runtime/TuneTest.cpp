@@ -90,14 +90,16 @@ TEST_F(TuneTest, WhatIsKeptComesBackUntilItIsReplaced) {
   TunedPlans plans(disk());
   cache::Warnings warnings;
   std::string key = keyOf(shape);
-  EXPECT_FALSE(plans.load(key, gemm(), shape, model(), warnings));
+  EXPECT_FALSE(plans.find(key, warnings));
   EXPECT_FALSE(fs::exists(tunedFolder())); // a look creates nothing
   compiler::Plan first = must(compiler::plan(gemm(), {3, 128, 256}, model(), nullptr));
   for (const auto &[plan, microseconds] : {std::pair{second(), 12.5}, std::pair{first, 0.125}}) {
     EXPECT_TRUE(plans.store(key, {plan, microseconds}, warnings));
-    std::optional<TunedPlan> found = plans.load(key, gemm(), shape, model(), warnings);
+    std::optional<TunedPlan> found = plans.find(key, warnings);
     ASSERT_TRUE(found);
-    EXPECT_EQ(found->plan.print(), plan.print());
+    auto adopted = plans.adopt(*found, key, gemm(), shape, model(), warnings);
+    ASSERT_TRUE(adopted);
+    EXPECT_EQ(adopted->print(), plan.print());
     EXPECT_EQ(found->microseconds, microseconds);
   }
   EXPECT_THAT(warnings, IsEmpty());
@@ -113,7 +115,9 @@ TEST_F(TuneTest, WhatOneBatchCannotUseIsKeptForOthers) {
   other.schedule.tileM = 24; // no tile of this device's kernels
   other.mmaType = "s8";
   EXPECT_TRUE(plans.store(key, {other, 1}, warnings));
-  EXPECT_FALSE(plans.load(key, gemm(), shape, model(), warnings));
+  std::optional<TunedPlan> found = plans.find(key, warnings);
+  ASSERT_TRUE(found);
+  EXPECT_FALSE(plans.adopt(*found, key, gemm(), shape, model(), warnings));
   EXPECT_THAT(warnings, IsEmpty());
   EXPECT_TRUE(fs::exists(tunedFolder() + "/" + key));
 
