@@ -130,9 +130,11 @@ std::vector<std::string> allTargets() {
 }
 
 Result<DeviceModel> modelOfTarget(std::string_view target) {
-  if (isTarget(target))
-    return modelOf(*declarationOf({}, std::string(target)));
-  return unknownTarget(target);
+  if (!isTarget(target))
+    return unknownTarget(target);
+  DeviceModel model = modelOf(*declarationOf({}, std::string(target)));
+  model.target = target; // of several that run on one architecture
+  return model;
 }
 
 int64_t mostSharedPerCta(std::string_view target) {

@@ -212,8 +212,8 @@ private:
       return ofActivation(
           DiagId::no_mma_on_target,
           {activation.name, result.mmaType, std::string(target), targetsWith(result.mmaType)});
-    // Neither wgmma nor sm_120a has 4-bit integers (ptxas 13.0 makes its s4 instruction of bitwise
-    // operations and two of s8): the same integers, widened.
+    // Neither wgmma nor anything later than sm_89 has 4-bit integers (ptxas 13.0 makes of their s4
+    // instruction bitwise operations and two of s8): the same integers, widened.
     if (result.mmaType == "s4" && (roles != Roles::Uniform || !targetOf(target).hasS4))
       result.mmaType = "s8";
     dsl::ElementType operand = dsl::ElementType::get(result.mmaType);

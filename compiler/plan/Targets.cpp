@@ -9,11 +9,8 @@ static constexpr Target known[] = {
     {.name = "sm_80", .hasS4 = true},
     {.name = "sm_86", .hasS4 = true},
     {.name = "sm_89", .hasE4m3 = true, .hasS4 = true},
-    {.name = "sm_90a",
-     .hasWgmma = true,
-     .hasDependentLaunch = true,
-     .hasE4m3 = true,
-     .hasS4 = true},
+    {.name = "sm_90", .hasDependentLaunch = true, .hasE4m3 = true}, // and whatever is later
+    {.name = "sm_90a", .hasWgmma = true, .hasDependentLaunch = true, .hasE4m3 = true},
     {.name = "sm_120a", .hasDependentLaunch = true, .hasE4m3 = true, .hasBlockScales = true},
 };
 

@@ -140,7 +140,7 @@ TEST(BlockScaled, WhatHasNoInstructionIsRefusedWithTheReason) {
                   "for them; sm_120a do"},
           {"int4_g128", "fp8_token", "", "sm_86",
            "activation 'fp8_token' has operands of e4m3, sm_86 has no matrix instruction for them; "
-           "sm_89, sm_90a, sm_120a do"},
+           "sm_89, sm_90, sm_90a, sm_120a do"},
           {"int4_g128", "nvfp4_token", "", "sm_120a",
            "no decode from 'element' of 'int4_g128' to e2m1 operands, which activation "
            "'nvfp4_token' needs: its numbers are not all ones of e2m1, times any power of two"},

@@ -137,6 +137,7 @@ TEST(Compile, PtxVersionIsAsOldAsTheTargetAllows) {
   EXPECT_EQ(header("sm_80"), ".version 7.0\n.target sm_80\n");
   EXPECT_EQ(header("sm_86"), ".version 7.1\n.target sm_86\n");
   EXPECT_EQ(header("sm_89"), ".version 7.8\n.target sm_89\n");
+  EXPECT_EQ(header("sm_90"), ".version 7.8\n.target sm_90\n");
   EXPECT_EQ(header("sm_90a"), ".version 8.0\n.target sm_90a\n");
   dsl::ScheduleDecl gemv; // whose loads know of L1
   gemv.roles = dsl::ScheduleDecl::Roles::Gemv;

@@ -22,9 +22,9 @@ TEST(Targets, OfComputeCapabilities) {
   EXPECT_EQ(targetOfCapability(87), "sm_86");
   EXPECT_EQ(targetOfCapability(89), "sm_89");
   EXPECT_EQ(targetOfCapability(90), "sm_90a");
-  EXPECT_EQ(targetOfCapability(100), "sm_89"); // no code of sm_90a but on 9.0
+  EXPECT_EQ(targetOfCapability(100), "sm_90"); // no code of sm_90a but on 9.0
   EXPECT_EQ(targetOfCapability(120), "sm_120a");
-  EXPECT_EQ(targetOfCapability(121), "sm_89");
+  EXPECT_EQ(targetOfCapability(121), "sm_90");
 }
 
 TEST(Placement, FollowsExtentAndExactness) {
@@ -170,7 +170,7 @@ TEST(Plan, PartsInShortBlocksHaveAKernelOnEveryTarget) {
       "format w { element: s8 scale: f16 per channel value = element * scale } "
       "gemm z { weight: w activation: mixed output: f16 }",
       "t.rho", [](const std::string &) { return std::nullopt; });
-  for (const char *target : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_120a"}) {
+  for (const char *target : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_120a"}) {
     const TargetGemm own = onTarget(module.gemms[0], target);
     Result<Plan> planned = plan(own.gemm, {16, 256, 1024}, *modelOfTarget(target), nullptr);
     EXPECT_TRUE(planned) << target << (planned ? "" : planned.error().str());
@@ -211,10 +211,10 @@ TEST(Devices, peakRatesAreTheDatasheets) {
 }
 
 TEST(Plan, NamesTheValidTargets) {
-  EXPECT_EQ(
-      modelOfTarget("sm_70").error().str(),
-      "error: unknown target 'sm_70'; valid targets are sm_80, sm_86, sm_89, sm_90a, sm_120a, "
-      "did you mean 'sm_80' [unknown_target]\n");
+  EXPECT_EQ(modelOfTarget("sm_70").error().str(),
+            "error: unknown target 'sm_70'; valid targets are sm_80, sm_86, sm_89, sm_90, sm_90a, "
+            "sm_120a, "
+            "did you mean 'sm_80' [unknown_target]\n");
 }
 
 // Whole messages, caret included.
@@ -416,10 +416,10 @@ TEST(PlanDiagnostics, OperandTypes) {
   const std::string gemm = "gemm g { weight: int4 activation: fp8 output: f16 }";
   EXPECT_EQ(messageOf(fp8 + gemm),
             "t.rho:5:35: error: activation 'fp8' has operands of e4m3, sm_80 has no matrix "
-            "instruction for them; sm_89, sm_90a, sm_120a do [no_mma_on_target]\n" +
+            "instruction for them; sm_89, sm_90, sm_90a, sm_120a do [no_mma_on_target]\n" +
                 gemm + "\n                                  ^~~\n");
   EXPECT_EQ(message(gemm, "sm_86"), "activation 'fp8' has operands of e4m3, sm_86 has no matrix "
-                                    "instruction for them; sm_89, sm_90a, sm_120a do");
+                                    "instruction for them; sm_89, sm_90, sm_90a, sm_120a do");
   EXPECT_EQ(message(gemm, "sm_89"), "e4m3");
   EXPECT_EQ(message(gemm, "sm_90a"), "e4m3");
   EXPECT_EQ(message("gemm g { weight: int4 activation: fp8 output: f16 "

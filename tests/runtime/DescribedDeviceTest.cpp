@@ -57,7 +57,7 @@ TEST(DescribedDevices, ShareAnEntryWhereTheirPlansAgree) {
 TEST(DescribedDevices, HaveTheirNameAndTheNewestTargetThatRunsThere) {
   EXPECT_EQ(must(Device::emulated(shippedModel("a100_40g"))).name(),
             "NVIDIA A100-SXM4-40GB (emulated)");
-  EXPECT_EQ(must(Device::emulated(shippedModel("b200"))).target(), "sm_89");
+  EXPECT_EQ(must(Device::emulated(shippedModel("b200"))).target(), "sm_90");
 }
 
 // PTX of an older architecture, with all the shared memory that the device has.

@@ -168,7 +168,7 @@ TEST(DevicesTest, plansOfADeviceCompile) {
 // What is generated, not what the GPU is.
 TEST(DevicesTest, aCheckNamesTheKernels) {
   EXPECT_THAT(runTool({"check", shipped("kernels/devices/b200.rho")}).out,
-              HasSubstr("device b200: NVIDIA B200, kernels for sm_89\n"));
+              HasSubstr("device b200: NVIDIA B200, kernels for sm_90\n"));
 }
 
 TEST(DevicesTest, mistakesAreErrors) {
