@@ -76,7 +76,7 @@ Result<Alternative> alternativeOf(const TargetGemm &target, const std::vector<Ro
     return placed.error();
   result.cost = predict(target.gemm, *placed, result.plan->schedule, problem, device);
   result.mayOverflow = placed->mayOverflow;
-  result.distrust = whyNotTrusted(considered, *placed, result.plan->schedule);
+  result.distrust = whyNotTrusted(considered, *placed, result.plan->schedule, problem, device);
   return result;
 }
 

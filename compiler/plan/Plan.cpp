@@ -215,7 +215,7 @@ private:
   }
 
   bool isWorthIt(const PlacedGemm &placed, const Schedule &schedule) const {
-    if (!whyNotTrusted(allRoles, placed, schedule).empty())
+    if (!whyNotTrusted(allRoles, placed, schedule, problem, device).empty())
       return false;
     return gemm.schedule.tile || updatesPerTile(placed, schedule) <= unrollLimit;
   }

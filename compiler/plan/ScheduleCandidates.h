@@ -33,7 +33,8 @@ std::vector<dsl::ScheduleDecl::Tables> tableCandidates(const dsl::Gemm &gemm);
 // Why the planner, which considers roleCandidates(), does not choose a schedule that it predicts to
 // be the fastest; empty: it may.
 std::string_view whyNotTrusted(const std::vector<dsl::ScheduleDecl::Roles> &considered,
-                               const PlacedGemm &placed, const Schedule &schedule);
+                               const PlacedGemm &placed, const Schedule &schedule,
+                               const Problem &problem, const DeviceModel &device);
 
 // Usual: what has been faster than the rest where that was measured. All: every number of warps and
 // stages beside what the user fixed.

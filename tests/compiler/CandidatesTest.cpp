@@ -94,17 +94,23 @@ TEST_F(CandidatesTest, whatIsPlannedForADeviceCanBeGenerated) {
 }
 
 TEST_F(CandidatesTest, whyTheFastestByPredictionIsNotChosen) {
-  auto reasonOfGemv = [&](const char *device) {
+  auto reasonOfGemv = [&](const dsl::Gemm &gemm, const char *device, int64_t m) {
     const DeviceModel model = modelOf(*shippedDevice(device));
-    const std::vector<Alternative> all =
-        explain(module.gemms[0], {1, 4096, 4096}, model, nullptr).value();
-    for (const Alternative &each : all)
-      if (each.roles == dsl::ScheduleDecl::Roles::Gemv && !each.winner)
-        return each.distrust;
-    return std::string("chosen");
+    for (const Alternative &each : explain(gemm, {m, 8192, 8192}, model, nullptr).value())
+      if (each.roles == dsl::ScheduleDecl::Roles::Gemv)
+        return each.winner ? "chosen" : each.distrust;
+    return std::string("none");
   };
-  EXPECT_EQ(reasonOfGemv("rtx_4090"), "products on the CUDA cores were measured on Hopper alone");
-  EXPECT_EQ(reasonOfGemv("a100_80g"), "products on the CUDA cores were measured on Hopper alone");
+  const std::string elsewhere =
+      "products on the CUDA cores were measured on Hopper and, of floats, on sm_120a alone";
+  EXPECT_EQ(reasonOfGemv(module.gemms[0], "rtx_4090", 1), elsewhere);
+  EXPECT_EQ(reasonOfGemv(module.gemms[0], "a100_80g", 1), elsewhere);
+  const std::string others =
+      "of products on the CUDA cores nobody has measured others than of floats for m = 1";
+  const dsl::Module razer = *dsl::loadModule(RHO_SOURCE_DIR "/kernels/gemms/razer_g128_f16.rho");
+  EXPECT_EQ(reasonOfGemv(razer.gemms[0], "rtx_5090", 1), "chosen");
+  EXPECT_EQ(reasonOfGemv(razer.gemms[0], "rtx_5090", 2), others);
+  EXPECT_EQ(reasonOfGemv(razer.gemms[0], "dgx_spark", 1), elsewhere);
 }
 
 TEST_F(CandidatesTest, placementsSayWhereCodesAreLookedUp) {
