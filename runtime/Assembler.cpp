@@ -65,6 +65,7 @@ void Assembler::replaceLater(const compiler::KernelImage &image, const std::stri
   std::erase_if(replacing, [](const std::future<void> &each) {
     return each.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   });
+  replacing.reserve(replacing.size() + 1); // a future that found no place would be waited for
   try {
     replacing.push_back(std::async(std::launch::async, std::move(replace)));
   } catch (const std::system_error &) {

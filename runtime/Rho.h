@@ -265,6 +265,9 @@ public:
   // activations_mismatch, activations_are_a_view.
   Status quantizeActivations(const Activations &out, DevicePointer x, ScalarType type,
                              int64_t stride, Stream stream = nullptr) const;
+  // A kernel with `launch: dependent` reads the weight while kernels ahead of it in the stream run:
+  // what one of them wrote to it has to be complete for the device (an event that was waited for, a
+  // synchronization) before the launch; copies need nothing.
   // y [m][n] in outputType(), 16-byte aligned. `workspace` has workspaceBytes() bytes from
   // Device::allocate, which nothing but launches writes, of whichever gemms; it serves one at a
   // time. Errors: null_pointer, misaligned_pointer, buffer_too_small, wrong_device,

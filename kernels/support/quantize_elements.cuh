@@ -147,8 +147,9 @@ __device__ Rounded<double> roundQuotient(Codebook<Table>, float quotient, float 
   const float margin = (1.0f + error) * 0x1p-20f * (fabsf(quotient) + second);
   return {found, Table::values(found), second - nearest > margin};
 }
+// Others: no number, which nothing is nearer than.
 template <class Type> __device__ Rounded<float> roundQuotient(Type, float, float) {
-  return {0, 0, false};
+  return {0, __int_as_float(0x7fc00000), false};
 }
 
 // Whether the remapped code's number is nearer than the rounded one, where the margin of the
@@ -160,6 +161,8 @@ __device__ void considerSpecial(Rounded<typename Part::Element::Real> &rounded, 
   if (rounded.code == code) { // -0, whose number code 0 has too; or a number that is no more
     rounded.sure = rounded.sure && code != 0 && Part::Element::decode(code) == 0;
     rounded.code = 0;
+  } else if (code != 0 && rounded.number == 0 && Part::Element::decode(0) == 0) {
+    rounded.code = 0; // of 0 and -0 the lower code
   }
   const float number = static_cast<float>(rounded.number);
   const float nearer = fabsf(quotient - special), far = fabsf(quotient - number);
@@ -440,7 +443,7 @@ template <class Component, class Row> __device__ void encodeGroups(const Row &ro
     const Team<Row, lanes> team(row, begin, end, static_cast<int>(threadIdx.x % lanes));
     const double value = typename Component::Rule(row, team).value(0);
     if (mine < groups.stored && threadIdx.x % lanes == 0)
-      row.template store<Component>(mine * group, Component::Type::encode(there ? value : 0));
+      row.template store<Component>(mine * group, there ? Component::Type::encode(value) : 0);
   }
   __syncthreads();
 }

@@ -178,6 +178,16 @@ inline std::vector<QuantizerCase> quantizerCases() {
       {"format a { element: s4 remap 0 to [9, -9, 0.3, 5] by selector block: ue4m10 per k[32] "
        "selector: u2 in block value = element * block "
        "encode { block = best(absmax(x) / 9, absmax(x) / 7, 0) } }"},
+      // Of powers of two, which have no quick way, as numbers; of a float, a code that is not -0.
+      {"format a { element: e8m0 remap 2 to [5, 3] by sel scale: f16 per k[64] sel: u1 per k[64] "
+       "value = element * scale encode { scale = 1 } }",
+       {},
+       {},
+       {},
+       "f16"},
+      {"format a { element: e2m1 remap 7 to [5, -5] by sel scale: f16 per k[64] sel: u1 per k[64] "
+       "value = element * scale encode { scale = 1 } }",
+       {{4, 1}}},
       // As COMET's, with the order of codes that 8-bit instructions take.
       {s4 + s8 + mix("low: low high: high budget 20%", 128), {{}, {8, 1, {0, 3, 1, 2}}}},
       {s4 + s8 + mix("low: low high: high budget 20%", 128), {{8}, {}}, {1, 0, 0}},
@@ -317,6 +327,15 @@ inline std::vector<float> repeatedNumbers(int64_t m, int64_t k) {
   std::vector<float> x = numbers(m, k, 6);
   for (int64_t i = 0; i < m * k; ++i)
     x[static_cast<size_t>(i)] = x[static_cast<size_t>(i / k * k + i % k % 64)];
+  return x;
+}
+
+// Runs of one number: what a chunk has in common decides for all of it.
+inline std::vector<float> runsOfNumbers(int64_t m, int64_t k) {
+  constexpr std::array few = {3.9F, -0.01F, 2.0F, 0.0F, -0.0F, 5.0F, -6.0F, 0.3F};
+  std::vector<float> x(static_cast<size_t>(m * k));
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = few[i / 16 % few.size()];
   return x;
 }
 

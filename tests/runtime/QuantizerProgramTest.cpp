@@ -55,7 +55,7 @@ TEST_P(QuantizerProgram, LeavesTheHostsBytes) {
       fix(*out, test.given);
     // Again and again in the same buffers: each launch leaves them ready for the next.
     for (const std::vector<float> &x :
-         {difficultNumbers(m, k), randomBits(m, k), repeatedNumbers(m, k)}) {
+         {difficultNumbers(m, k), randomBits(m, k), repeatedNumbers(m, k), runsOfNumbers(m, k)}) {
       type = static_cast<ScalarType>((static_cast<size_t>(type) + 1) % 3);
       Buffer input = inputOf(device, x, m, k, stride, type);
       ASSERT_EQ(errorText(makeHostQuantizer()->run(host, input.address(), type, stride, nullptr)),
