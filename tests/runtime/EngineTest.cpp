@@ -308,5 +308,29 @@ TEST(EngineDeathTest, CompilesAndPacksAtTheEndOfAProcess) {
   EXPECT_EXIT(leave(), testing::ExitedWithCode(0), "");
 }
 
+// Behind what MLIR and LLVM destroy, as what is there before main() is.
+TEST(EngineDeathTest, NothingIsCompiledAtTheVeryEndOfAProcess) {
+  const auto leave = [] {
+    static const Module module = parsed(w4a16);
+    static const auto compiled = [](int64_t n) {
+      EngineOptions options;
+      options.diskCache = false;
+      const Engine engine = must(Engine::create(must(Device::emulated("sm_80")), options));
+      return errorText(engine.compile(module, "", {3, n, 128}));
+    };
+    std::atexit([] {
+      const std::string error = compiled(128); // none where a test before this one has compiled
+      _exit(error.empty() || error ==
+                                 "error: nothing is compiled once the process has begun to end "
+                                 "[process_ends]\n"
+                ? 0
+                : 1);
+    });
+    EXPECT_EQ(compiled(64), "");
+    std::exit(2);
+  };
+  EXPECT_EXIT(leave(), testing::ExitedWithCode(0), "");
+}
+
 } // namespace
 } // namespace rho
