@@ -153,7 +153,7 @@ bool DiskCache::store(const std::string &key, const Entry &entry, Warnings &warn
   int failed = publish(staged, key, entry);
   if (failed != 0 && failed != ENOTEMPTY && failed != EEXIST) // else others are faster
     disableWrites(std::strerror(failed), warnings);
-  evict(key);
+  makeRoom(entry, key);
   return failed == 0;
 }
 
@@ -199,6 +199,17 @@ bool DiskCache::remove(const std::string &key) {
   return ::lstat(entryPath(key).c_str(), &left) != 0 && errno == ENOENT;
 }
 
+// Looking through a folder of a thousand entries takes longer than storing ten: a quarter of what
+// is free may be filled without, since others may be filling the rest.
+void DiskCache::makeRoom(const Entry &stored, const std::string &key) {
+  constexpr int64_t mostOfManifest = 256; // for each file
+  int64_t bytes = mostOfManifest;
+  for (const auto &[name, content] : stored)
+    bytes += static_cast<int64_t>(content.size()) + mostOfManifest;
+  if (room.fetch_sub(bytes) < bytes)
+    evict(key);
+}
+
 void DiskCache::evict(const std::string &keep) {
   std::vector<StoredEntry> stored = entries();
   int64_t total = bytesOf(stored);
@@ -210,6 +221,7 @@ void DiskCache::evict(const std::string &keep) {
     remove(entry.key);
     total -= entry.bytes;
   }
+  room = std::max<int64_t>(0, settings.limitBytes - total) / 4;
   removeLeftovers();
 }
 

@@ -38,7 +38,8 @@ public:
   // Not held after the timeout, when the cache is read-only or where there are no locks.
   FileLock lock(const std::string &key, Warnings &warnings);
   // Publishes in place of what the key had, then removes the least recently used entries past the
-  // limit. Whether the entry stands.
+  // limit, of which other processes' stores may leave some until the next one. Whether the entry
+  // stands.
   bool store(const std::string &key, const Entry &entry, Warnings &warnings);
   // Whether store() would try.
   bool takesEntries() const {
@@ -63,12 +64,14 @@ private:
   // Unless somebody holds the entry's lock, and so replaces it.
   template <class Condition> void removeIf(const std::string &key, Condition condition);
   int publish(const std::string &staged, const std::string &key, const Entry &entry);
+  void makeRoom(const Entry &stored, const std::string &key);
   void evict(const std::string &keep);
   std::string entryPath(const std::string &key) const;
   std::string lockPath(const std::string &key) const;
 
   const DiskCacheOptions settings;
   std::atomic<bool> writable = true; // until an attempt failed
+  std::atomic<int64_t> room = 0;     // bytes to store before the folder is looked through again
 };
 
 } // namespace rho::cache

@@ -281,6 +281,24 @@ TEST_F(DiskCacheTest, TheLeastRecentlyUsedGoesPastTheLimit) {
   EXPECT_THAT(warnings, IsEmpty());
 }
 
+// Not every store looks through the folder.
+TEST_F(DiskCacheTest, TheLimitHoldsAfterEachStore) {
+  DiskCacheOptions small = options();
+  small.limitBytes = 40000;
+  DiskCache cache(small);
+  Warnings warnings;
+  int64_t most = 0;
+  for (int i = 0; i < 80; ++i) {
+    cache.store(keyOf(std::to_string(i)),
+                {{"ptx", std::string(static_cast<size_t>(100 + i * 37 % 1500), 'x')}}, warnings);
+    const int64_t bytes = bytesOf(cache.entries());
+    EXPECT_LE(bytes, small.limitBytes) << i;
+    most = std::max(most, bytes);
+  }
+  EXPECT_GT(most, small.limitBytes * 9 / 10);
+  EXPECT_THAT(warnings, IsEmpty());
+}
+
 TEST_F(DiskCacheTest, AnEntryPastTheLimitByItselfStays) {
   DiskCacheOptions tiny = options();
   tiny.limitBytes = 1;
