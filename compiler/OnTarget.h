@@ -13,7 +13,8 @@ namespace rho::compiler {
 // or bf16: exactly where one of the two holds them, with group scales beside the elements where
 // sums can be scaled, else rounded. Of a partition each part by itself. So are a weight's scales
 // where no kernel takes their codes. Codes are stored as numbers, too, where that is exact and
-// faster: beside weights with groups of 16 or 32, on targets whose CUDA cores are slow.
+// faster: beside weights with groups of 16 or 32, on targets whose CUDA cores are slow, and in
+// blocks that are shorter than the k tiles of kernels whose warps have roles.
 struct TargetGemm {
   dsl::Gemm gemm;
   std::string reason = {}; // why not the activation's codes; empty: these

@@ -279,6 +279,25 @@ std::optional<TargetGemm> withParts(const dsl::Gemm &gemm, std::string_view targ
   return result;
 }
 
+// Of a partition whose codes have kernels of uniform roles alone, since other roles' k tiles are
+// longer than its blocks: as exact numbers that these roles take, which is faster.
+std::optional<TargetGemm> inPlaceOfShortBlocks(const dsl::Gemm &gemm, std::string_view target) {
+  if (!gemm.activation.partition || gemm.schedule.roles || gemm.schedule.tile ||
+      !targetOf(target).hasWgmma)
+    return std::nullopt;
+  dsl::Gemm byRoles = gemm;
+  byRoles.schedule.roles = Roles::ImFP;
+  std::optional<Diagnostic> problem = problemOf(byRoles, target);
+  if (!problem || problem->id != DiagId::parts_need_kernels_apart)
+    return std::nullopt;
+  std::optional<TargetGemm> found = withParts(byRoles, target, true);
+  if (!found || found->roundoff > 0 || found->saturates)
+    return std::nullopt;
+  found->gemm.schedule.roles.reset();
+  found->reason = std::move(problem->message);
+  return found;
+}
+
 // Of a format with parts, all of them as one matrix of numbers.
 std::optional<TargetGemm> withoutParts(const dsl::Gemm &gemm, std::string_view target) {
   TargetGemm result{gemm};
@@ -342,8 +361,11 @@ bool isOfActivation(const Diagnostic &problem, const dsl::Gemm &gemm,
 
 TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
   std::optional<Diagnostic> problem = problemOf(gemm, target);
-  if (!problem)
-    return inPlaceOfCodes(gemm, target).value_or(TargetGemm{gemm});
+  if (!problem) {
+    if (std::optional<TargetGemm> found = inPlaceOfCodes(gemm, target))
+      return *std::move(found);
+    return inPlaceOfShortBlocks(gemm, target).value_or(TargetGemm{gemm});
+  }
   std::optional<dsl::PlainFactors> plain = dsl::plainFactors(gemm.weight);
   dsl::Gemm stored = gemm; // with the weight's scales as numbers
   auto withFactors = [&](TargetGemm found) {
