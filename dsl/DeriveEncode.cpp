@@ -55,16 +55,6 @@ ExprPtr rangeWithZero(const ExprPtr &of) {
   return binary(Expr::Op::Sub, reachFromZero(true, of), reachFromZero(false, of));
 }
 
-// What absmax(x) becomes: the smaller of the two sides of the type, where it has two. Elements that
-// have about the exponents of f32 are 1 at most, so that sums of products of two are f32.
-double largestElement(ElementType type) {
-  constexpr int mostExponentBits = 6;
-  if (type.exponentBits() > mostExponentBits)
-    return 1;
-  double above = type.maxFinite(), below = -type.minFinite();
-  return above <= 0 ? below : below <= 0 ? above : std::min(above, below);
-}
-
 // A value that is a product of components, each at most once, and literals.
 struct Product {
   std::vector<bool> factors; // by component; none: the value is no such product
@@ -83,6 +73,28 @@ Product productIn(const Format &format) {
     return {};
   product.factors.assign(counts.begin(), counts.end());
   return product;
+}
+
+// Whether a number of ordinary size over the largest element has no code in any of the scales: the
+// element has 6 to 8 bits of exponent, which also keeps sums of products of two in f32, or it has 5
+// and no scale has more.
+bool outrangesScales(const Format &format, const std::vector<bool> &factors) {
+  constexpr int wideExponentBits = 5; // of f16
+  int exponentBits = format.element().type.exponentBits(), ofScales = 0;
+  for (size_t i = 1; i < factors.size(); ++i)
+    if (factors[i])
+      ofScales = std::max(ofScales, format.components[i].type.exponentBits());
+  return exponentBits > wideExponentBits ||
+         (exponentBits == wideExponentBits && ofScales <= wideExponentBits);
+}
+
+// What absmax(x) becomes: the smaller of the two sides of the type, where it has two.
+double largestElement(const Format &format, const std::vector<bool> &factors) {
+  if (outrangesScales(format, factors))
+    return 1;
+  ElementType type = format.element().type;
+  double above = type.maxFinite(), below = -type.minFinite();
+  return above <= 0 ? below : below <= 0 ? above : std::min(above, below);
 }
 
 } // namespace
@@ -250,7 +262,7 @@ ExprPtr deriveEncode(const Format &format, int component) {
     return deriveSelector(format.components[self].type);
   if (!factors.empty() && factors[self] && std::isfinite(literal) && literal != 0) {
     ExprPtr rule = divide(reduce(Expr::Reduction::Absmax, overCoarser(format, component, factors)),
-                          constant(largestElement(format.element().type) * std::abs(literal)));
+                          constant(largestElement(format, factors) * std::abs(literal)));
     return shareOfScale(format, component, rule, factors);
   }
   if (!factors.empty() || format.element().remap)

@@ -201,6 +201,35 @@ TEST(Rules, DerivedOnesShareAScaleByWhatItsPartsHold) {
   }
 }
 
+// Of weights of about 0.02, some number of each group of 32 is not 0.
+TEST(DerivedRules, LoseNoGroupOfOrdinaryWeights) {
+  std::vector<std::string> elements = {"s4", "u8", "s8", "e2m1", "ue3m2", "e4m3", "f16", "bf16"};
+  for (const char *exponentBits : {"5", "6", "7", "8"})
+    for (const char *rest : {"m0", "m1", "m2", "m1f", "m1i"})
+      elements.push_back(std::string("e") + exponentBits + rest);
+  Numbers x = numbers(encodedRows * encodedK, 11);
+  for (float &number : x)
+    number *= 0.02f;
+  for (const std::string &element : elements)
+    for (const char *scales :
+         {"a: f16 per k[32]", "a: bf16 per k[32]", "a: f32 per k[32]", "a: e6m3 per k[32]",
+          "a: e5m2 per k[32] b: f16 per channel", "a: e4m3 per k[32] b: f16 per channel",
+          "a: ue4m3 per k[32] b: f32 per tensor", "a: u4 per k[32] b: f16 per channel",
+          "a: f16 per k[32] b: f16 per channel", "a: bf16 per k[32] b: f16 per channel"}) {
+      const std::string value = std::string(scales).find("b:") == std::string::npos ? "a" : "a * b";
+      FormatPtr format = declared("format f { element: " + element + " " + scales +
+                                  " value = element * " + value + " }");
+      QuantizedMatrix q = encoded(format, x, encodedRows, encodedK);
+      for (int64_t row = 0; row < encodedRows; ++row)
+        for (int64_t column = 0; column < encodedK; column += 32) {
+          double most = 0;
+          for (int64_t c = column; c < std::min(encodedK, column + 32); ++c)
+            most = std::fmax(most, std::fabs(q.value(row, c)));
+          ASSERT_GT(most, 0) << element << " " << scales;
+        }
+    }
+}
+
 // Each candidate alone is encoded by a format with that rule; the least error must be chosen.
 void expectLeastErrorWins(const std::vector<double> &weights) {
   auto with = [](const std::string &rule) {
