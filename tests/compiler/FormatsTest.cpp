@@ -322,9 +322,9 @@ TEST(RemappedCodes, AreWithinTheBound) {
   expectWithinBound(weight, "f16", vectors);
 }
 
-// The special value of the tensor as an integer, and constants with a scale of 14 bits.
+// The special value of the tensor as an integer, and constants, with a scale of 14 bits as well.
 TEST(RemappedCodes, OfShippedFormatsAreWithinTheBound) {
-  for (const char *name : {"razer_g16", "razer_g128"})
+  for (const char *name : {"razer_g16", "razer_g128", "razer_g128_searched"})
     for (const char *activation : ways) {
       expectWithinBound({name, ""}, activation, vectors);
       expectWithinBound(

@@ -381,6 +381,20 @@ TEST(Razer, ChoosesTheSpecialValueOfEachBlock) {
   EXPECT_GT(chosen[1], 10);
 }
 
+TEST(Razer, ASearchedPairOfGroupsOf128IsNoWorseThanTheFixedOne) {
+  std::set<uint32_t> found;
+  for (uint32_t seed = 40; seed < 48; ++seed) {
+    std::vector<float> x = libraryNumbers(seed);
+    for (float &value : x)
+      value = seed % 2 == 0 ? std::tanh(value * 10) : value;
+    QuantizedMatrix searched = quantizedRows(shipped("razer_g128_searched"), x);
+    EXPECT_LE(squaredError(searched, x), squaredError(quantizedRows(shipped("razer_g128"), x), x));
+    found.insert(searched.components[3].get(0));
+  }
+  EXPECT_GT(found.size(), 1u);
+  EXPECT_EQ(shipped("razer_g128_searched")->bitsPerElement(), 4.125);
+}
+
 TEST(Razer, FindsTheSecondPairOfTheTensor) {
   FormatPtr format = shipped("razer_g16");
   ElementType block = format->components[1].type;
