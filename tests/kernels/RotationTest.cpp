@@ -71,6 +71,23 @@ TEST(Hadamard, KnowsTheWidthsOfLanguageModels) {
     EXPECT_EQ(must(Hadamard::ofOrder(order.n)).coreOrder(), order.core) << order.n;
 }
 
+// Those that docs/CLI.md lists.
+TEST(Hadamard, OrdersThatAreLeftOutAreThoseOfTheManual) {
+  std::vector<int64_t> refused;
+  for (int64_t n = 4; n <= 512; n += 4)
+    if (!Hadamard::ofOrder(n))
+      refused.push_back(n);
+  EXPECT_EQ(refused,
+            (std::vector<int64_t>{92,  116, 156, 172, 184, 188, 232, 236, 260, 268, 292, 324,
+                                  356, 372, 376, 404, 412, 428, 436, 452, 472, 476, 508}));
+  for (int64_t n : {13696, 27392})
+    EXPECT_FALSE(Hadamard::ofOrder(n)) << n;
+  for (int64_t n : {1536,  2048,  2560,  2816,  3072,  5376,  5504,  5632,  6144,  6912,
+                    7168,  8960,  9216,  9728,  10240, 12288, 13440, 15360, 16384, 17408,
+                    20480, 21504, 22016, 24576, 25600, 27648, 29568, 36864, 49152, 53248})
+    EXPECT_TRUE(Hadamard::ofOrder(n)) << n;
+}
+
 TEST(Hadamard, OtherOrdersAreRefused) {
   for (int64_t n : {int64_t(0), int64_t(-4), int64_t(3), int64_t(6), int64_t(10), int64_t(92),
                     int64_t(184), INT64_MIN, INT64_MAX})
