@@ -185,6 +185,20 @@ TEST_F(Planned, FollowsThePapersRule) {
   }
 }
 
+// The shipped policy knows layers by bare names, above, and as checkpoints name them.
+TEST_F(Planned, FollowsThePapersRuleInACheckpoint) {
+  model.m = {16};
+  for (ModelLayer &layer : model.layers)
+    layer.name = "model.layers.0.mlp." + layer.name;
+  Result<ModelPlan> planned = plan("a100_40g");
+  ASSERT_TRUE(planned.ok()) << planned.error().str();
+  for (const LayerPlan &each : planned->layers) {
+    const bool fine =
+        each.layer.name.ends_with(".v_proj") || each.layer.name.ends_with("down_proj");
+    EXPECT_EQ(planned->gemms[each.chosen], fine ? "w4a4_g32" : "w4a4_channel") << each.layer.name;
+  }
+}
+
 // As checkpoints name layers; a name that reads as a pattern is itself as well.
 TEST_F(Planned, RulesTakePatternsOfNames) {
   model.m = {16};
