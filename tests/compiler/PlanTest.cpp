@@ -451,9 +451,12 @@ TEST(PlanDiagnostics, GroupScalesOfActivationsFitOneCopy) {
 }
 
 TEST(Placement, FourBitActivationsAreWidenedWhereNoInstructionTakesThem) {
-  for (auto [target, roles, type] :
-       {std::tuple{"sm_80", "uniform", "s4"}, {"sm_89", "uniform", "s4"}, {"sm_90", "uniform", "s8"},
-        {"sm_90a", "uniform", "s8"}, {"sm_90a", "imfp", "s8"}, {"sm_120a", "uniform", "s8"}}) {
+  for (auto [target, roles, type] : {std::tuple{"sm_80", "uniform", "s4"},
+                                     {"sm_89", "uniform", "s4"},
+                                     {"sm_90", "uniform", "s8"},
+                                     {"sm_90a", "uniform", "s8"},
+                                     {"sm_90a", "imfp", "s8"},
+                                     {"sm_120a", "uniform", "s8"}}) {
     Result<Plan> planned = planOf(std::string("gemm g { weight: int4 activation: int4 output: f16 "
                                               "schedule { roles: ") +
                                       roles + " } }",
