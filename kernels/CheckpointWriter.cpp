@@ -73,10 +73,8 @@ Result<int64_t> CheckpointWriter::finish() {
     files.push_back(&writer.output());
   if (indexFile)
     files.push_back(&*indexFile);
-  for (auto step : {&files::OutputFile::prepare, &files::OutputFile::commit})
-    for (files::OutputFile *each : files)
-      if (Status done = (each->*step)(); !done)
-        return std::move(done.error());
+  if (Status done = files::commitAll(files); !done)
+    return std::move(done.error());
   return size;
 }
 

@@ -8,7 +8,7 @@
 
 namespace rho::kernels {
 
-// All files are on disk before the first takes its place, and the index is the last.
+// All files take their places, the index last, or none does (files::commitAll).
 class CheckpointWriter {
 public:
   struct Shard {

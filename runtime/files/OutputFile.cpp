@@ -1,11 +1,14 @@
 #include "runtime/files/OutputFile.h"
 
+#include "runtime/files/SignalsHeld.h"
+
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <sys/stat.h>
 #include <tuple>
 #include <unistd.h>
@@ -92,11 +95,13 @@ Result<OutputFile> OutputFile::create(const std::string &path) {
 
 OutputFile::OutputFile(OutputFile &&other) noexcept
     : path(std::move(other.path)), temporary(std::move(other.temporary)),
-      file(std::move(other.file)), isNamed(std::exchange(other.isNamed, false)),
-      isPrepared(other.isPrepared), end(other.end) {}
+      file(std::move(other.file)), isNamed(std::exchange(other.isNamed, false)), taken(other.taken),
+      end(other.end) {}
 
-OutputFile::~OutputFile() {
-  if (isNamed)
+OutputFile::~OutputFile() { dropName(); }
+
+void OutputFile::dropName() {
+  if (std::exchange(isNamed, false))
     unlink(temporary.c_str());
 }
 
@@ -122,32 +127,98 @@ Status OutputFile::writeAt(int64_t offset, const void *data, int64_t bytes) {
   return Done{};
 }
 
-Status OutputFile::prepare() {
-  if (fsync(file.get()) != 0)
-    return failed(errno);
+Status OutputFile::sync() const { return fsync(file.get()) == 0 ? Status(Done{}) : failed(errno); }
+
+int OutputFile::takeName() {
   while (!isNamed) {
     temporary = nameBeside(path);
     isNamed =
         linkat(AT_FDCWD, linkOf(file).c_str(), AT_FDCWD, temporary.c_str(), AT_SYMLINK_FOLLOW) == 0;
     if (!isNamed && errno != EEXIST)
-      return failed(errno);
+      return errno;
   }
-  isPrepared = true;
-  return Done{};
+  return 0;
 }
 
-Status OutputFile::commit() {
-  if (!isPrepared)
-    if (Status prepared = prepare(); !prepared)
-      return prepared;
+static bool swapNames(const std::string &a, const std::string &b) {
+  return renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
+}
+
+// Behind the last nothing fails: then what was there is not needed.
+int OutputFile::takePlace(bool isLast) {
+  struct stat there = {};
+  const bool isFree = lstat(path.c_str(), &there) != 0;
+  if (!isFree && S_ISDIR(there.st_mode))
+    return EISDIR;
+  if (!isFree && !isLast) {
+    if (swapNames(temporary, path)) {
+      taken = Taken::Exchanged;
+      return 0;
+    }
+    if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+      return errno;
+  }
   if (rename(temporary.c_str(), path.c_str()) != 0)
-    return failed(errno);
+    return errno;
   isNamed = false;
-  // The new name lives in the folder. Not every file system can sync one: what is renamed stays so.
-  Descriptor parent(open(folderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (parent.get() >= 0)
-    fsync(parent.get());
-  return Done{};
+  taken = isFree ? Taken::Free : Taken::WrittenOver;
+  return 0;
+}
+
+bool OutputFile::leavePlace() {
+  if (taken == Taken::Free)
+    return unlink(path.c_str()) == 0;
+  if (taken == Taken::Exchanged && !swapNames(temporary, path))
+    isNamed = false; // of what was there, which stays
+  return taken == Taken::No || isNamed;
+}
+
+Status OutputFile::commit() { return commitAll({this}); }
+
+// Names live in the folder. Not every file system can sync one: what is renamed stays so.
+static void syncFolder(const std::string &path) {
+  Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() >= 0)
+    fsync(folder.get());
+}
+
+Status commitAll(const std::vector<OutputFile *> &files) {
+  for (const OutputFile *each : files)
+    if (Status synced = each->sync(); !synced)
+      return synced;
+  const SignalsHeld held;
+  const OutputFile *failing = nullptr;
+  int error = 0;
+  auto forEach = [&](const auto &step) {
+    for (size_t i = 0; i < files.size() && error == 0; ++i) {
+      error = step(*files[i]);
+      failing = files[i];
+    }
+  };
+  forEach([](OutputFile &each) { return each.takeName(); });
+  forEach([&](OutputFile &each) { return each.takePlace(&each == files.back()); });
+  std::string replaced;
+  std::set<std::string> folders;
+  for (OutputFile *each : files) {
+    if (error != 0 && !each->leavePlace())
+      replaced += "; '" + each->path + "' is replaced already";
+    each->dropName();
+    folders.insert(folderOf(each->path));
+  }
+  for (const std::string &folder : folders)
+    syncFolder(folder);
+  if (error == 0)
+    return Done{};
+  return unwritable(failing->path, std::strerror(error) + replaced);
+}
+
+bool isReplaceable(const std::string &path) {
+  std::error_code unknown;
+  const std::string target = std::filesystem::canonical(path, unknown).string();
+  struct statx info = {};
+  return access(folderOf(target).c_str(), W_OK | X_OK) == 0 &&
+         (statx(AT_FDCWD, target.c_str(), 0, STATX_TYPE, &info) != 0 ||
+          (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0);
 }
 
 } // namespace rho::files

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 namespace rho::files {
 
@@ -30,24 +31,38 @@ public:
   Status append(const void *data, int64_t bytes);
   Status writeAt(int64_t offset, const void *data, int64_t bytes);
   int64_t size() const { return end; }
-  // Waits until the file is on disk and gives it a name beside its place: all that may take long or
-  // fail for want of room. So of several files each can be, before the first takes its place.
-  Status prepare();
-  // Prepares what is not, then takes the place.
+  // Waits until the file is on disk, then takes the place.
   Status commit();
 
 private:
+  friend Status commitAll(const std::vector<OutputFile *> &files);
   OutputFile(std::string path, std::string temporary, Descriptor file, bool isNamed)
       : path(std::move(path)), temporary(std::move(temporary)), file(std::move(file)),
         isNamed(isNamed) {}
   Error failed(int error) const;
+  Status sync() const;
+  // 0, or why not as errno says it.
+  int takeName();
+  int takePlace(bool isLast);
+  bool leavePlace(); // to what was there
+  void dropName();
 
   std::string path;      // its place
   std::string temporary; // a name beside it
   Descriptor file;
-  bool isNamed; // it has that name
-  bool isPrepared = false;
+  bool isNamed; // it has that name, or what was in its place has
+  enum class Taken : uint8_t { No, Free, Exchanged, WrittenOver } taken = Taken::No;
   int64_t end = 0;
 };
+
+// All take their places or none does, also where the process gets a signal to end: each is on disk
+// before the first has a name, and has one before the first takes its place. What stands there
+// has a name beside it until all are done; where the file system cannot exchange two files it is
+// gone, and an error behind it says so.
+Status commitAll(const std::vector<OutputFile *> &files);
+
+// Whether another file can take the place of the one that is there: not where that is mounted by
+// itself, or is in a folder that takes no others.
+bool isReplaceable(const std::string &path);
 
 } // namespace rho::files

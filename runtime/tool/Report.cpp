@@ -1,6 +1,7 @@
 #include "runtime/tool/Report.h"
 
 #include "dsl/Utf8.h"
+#include "runtime/files/SignalsHeld.h"
 
 #include <algorithm>
 #include <cmath>
@@ -112,6 +113,7 @@ Progress::Progress(std::string what) {
     return;
   ticker = std::make_unique<Ticker>();
   ticker->what = std::move(what);
+  const files::SignalsHeld inTheTicker; // who holds them while files take their places is another
   ticker->thread = std::thread([state = ticker.get()] {
     std::unique_lock lock(state->mutex);
     Stopwatch watch;

@@ -64,6 +64,28 @@ TEST_F(ShardedFileTest, becomesOneFile) {
   EXPECT_EQ(contentOf(folder + "out.safetensors"), contentOf(folder + "same.safetensors"));
 }
 
+// A checkpoint of old and new files would be of no use, and the old one lost.
+TEST_F(ShardedFileTest, isReplacedAsAWholeOrNotAtAll) {
+  putModel();
+  const std::string index = folder + "in.safetensors.index.json",
+                    first = folder + "in-00001-of-00002.safetensors",
+                    second = folder + "in-00002-of-00002.safetensors";
+  const std::string indexBefore = contentOf(index), firstBefore = contentOf(first);
+  QuantizeFileOptions options;
+  options.format = shippedFormat("int4_g64");
+  options.progress = [&](int64_t, int64_t, const std::string &) {
+    std::filesystem::remove_all(second);
+    std::filesystem::create_directories(second + "/inside");
+  };
+  Result<QuantizeFileSummary> done = quantizeFile(index, index, options);
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.error().str(),
+            "error: '" + second + "' cannot be written: Is a directory [file_not_writable]\n");
+  EXPECT_EQ(contentOf(index), indexBefore);
+  EXPECT_EQ(contentOf(first), firstBefore);
+  EXPECT_EQ(filesThere(), 3U);
+}
+
 TEST_F(ShardedFileTest, keepsItsShardsWhereAnIndexIsWritten) {
   putModel();
   Result<QuantizeFileSummary> done =
