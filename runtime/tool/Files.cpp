@@ -35,10 +35,11 @@ Status writeText(const std::string &path, std::string_view text) {
   if (std::FILE *stream = path.empty() ? stdout : files::streamTo(path)) {
     bool written =
         std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0;
-    if (!written)
-      return files::failed(DiagId::file_not_writable, path.empty() ? "standard output" : path,
-                           errno);
-    return Done{};
+    if (written)
+      return Done{};
+    const int error = errno;
+    std::clearerr(stream); // which is told here, and not once more at the end
+    return files::failed(DiagId::file_not_writable, path.empty() ? "standard output" : path, error);
   }
   // A pipe or a device is written in place.
   if (struct stat info = {}; stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {

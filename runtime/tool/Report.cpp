@@ -4,6 +4,7 @@
 #include "runtime/files/SignalsHeld.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <condition_variable>
 #include <cstdio>
@@ -65,15 +66,19 @@ std::string byteCount(int64_t bytes) {
   return (unit == 0 ? std::to_string(bytes) : shortNumber(value)) + units[unit];
 }
 
+static int firstLineFailure = 0;
+
 void printLine(std::string_view label, std::string_view text) {
   constexpr size_t width = 12;
   std::string line(label);
   line.resize(std::max(width, line.size() + 1), ' ');
   line += text;
   line += '\n';
-  std::fputs(line.c_str(), stdout);
-  std::fflush(stdout);
+  if ((std::fputs(line.c_str(), stdout) < 0 || std::fflush(stdout) != 0) && firstLineFailure == 0)
+    firstLineFailure = errno;
 }
+
+int lineFailure() { return firstLineFailure; }
 
 std::string_view name(CompileReport::Source source) {
   switch (source) {

@@ -25,6 +25,8 @@ std::string byteCount(int64_t bytes);   // "69.6 KB" in units of 1000
 
 // "label      text"; an empty label goes on with the line before.
 void printLine(std::string_view label, std::string_view text);
+// Why the first line that did not reach standard output did not, as errno says it; 0: all did.
+int lineFailure();
 
 std::string_view name(CompileReport::Source source);
 std::string_view name(CompileReport::PlanSource source);

@@ -207,7 +207,7 @@ int runTool(std::span<const std::string> arguments) {
     }
     Status kept = options->checkOutputs();
     Result<int> code = kept ? dispatch(*options) : kept.error();
-    errno = 0;
+    errno = lineFailure();
     const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
     if (code && lost)
       code = makeError(DiagId::file_not_writable,

@@ -115,9 +115,20 @@ TEST(CompileTest, standardOutputMustTakeWhatIsPrinted) {
     ToolResult full = runTool(arguments, "/dev/null", "/dev/full");
     EXPECT_EQ(full.code, 1) << arguments[0];
     EXPECT_THAT(full.err, HasSubstr("'standard output' cannot be written"));
+    ToolResult closed = runTool(arguments, "/dev/null", "-");
+    EXPECT_EQ(closed.code, 1) << arguments[0];
+    EXPECT_EQ(closed.err, "error: 'standard output' cannot be written: Bad file descriptor "
+                          "[file_not_writable]\n");
   }
+  EXPECT_EQ(runTool({"cache", "list"}, "/dev/null", "/dev/full").err,
+            "error: 'standard output' cannot be written: No space left on device "
+            "[file_not_writable]\n");
+  const std::string ptx = scratchFolder() + "closed.ptx";
+  EXPECT_EQ(runTool(withProblem({"compile", gemm(), "-o", ptx}), "/dev/null", "-").code, 0);
+  EXPECT_EQ(contentOf(ptx), stage("ptx"));
+  EXPECT_EQ(runTool(withProblem({"compile", gemm()}), "/dev/null", "-").code, 1);
   const std::string bundle = scratchFolder() + "closed.bundle";
-  EXPECT_EQ(runTool({"cache", "export", bundle}, "/dev/null", "-").code, 0);
+  EXPECT_EQ(runTool({"cache", "export", bundle}, "/dev/null", "-").code, 1);
   EXPECT_EQ(contentOf(bundle).find("exported"), std::string::npos);
   EXPECT_EQ(runTool({"cache", "import", bundle}).code, 0);
 }

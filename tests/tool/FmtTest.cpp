@@ -43,6 +43,12 @@ TEST(FmtCommandTest, DashIsAFilter) {
     EXPECT_EQ(result.out, canonical);
   }
   EXPECT_EQ(runTool({"fmt", "--check", "-"}, changed).out, "-\n");
+  EXPECT_EQ(runTool({"fmt", "-"}, "-").err,
+            "error: '-' cannot be read: Bad file descriptor [file_not_readable]\n");
+  ToolResult lost = runTool({"fmt", "-"}, changed, "-");
+  EXPECT_EQ(lost.code, 1);
+  EXPECT_EQ(lost.err, "error: 'standard output' cannot be written: Bad file descriptor "
+                      "[file_not_writable]\n");
 }
 
 TEST(FmtCommandTest, AWrongFileStaysAndTheOthersAreFormatted) {

@@ -71,7 +71,10 @@ ToolProcess startTool(const std::vector<std::string> &arguments, const std::stri
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC;
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, input.c_str(), O_RDONLY, 0);
+  if (input == "-")
+    posix_spawn_file_actions_addclose(&actions, STDIN_FILENO);
+  else
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, input.c_str(), O_RDONLY, 0);
   if (output == "-")
     posix_spawn_file_actions_addclose(&actions, STDOUT_FILENO);
   else

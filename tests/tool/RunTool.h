@@ -21,7 +21,7 @@ struct ToolProcess {
 
 // Arguments are passed as they are, without a shell. The disk cache is a folder of this process.
 // `input` is the file that standard input comes from, `output` one that standard output goes to and
-// is not read back from, "-": it is closed.
+// is not read back from; of either "-": it is closed.
 ToolProcess startTool(const std::vector<std::string> &arguments,
                       const std::string &input = "/dev/null", const std::string &output = "");
 ToolResult runTool(const std::vector<std::string> &arguments,
