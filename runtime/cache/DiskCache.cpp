@@ -210,6 +210,10 @@ void DiskCache::makeRoom(const Entry &stored, const std::string &key) {
     evict(key);
 }
 
+bool DiskCache::isOwnName(std::string_view name) {
+  return isKey(name) || name == stagingFolder || name == lockFolder;
+}
+
 void DiskCache::evict(const std::string &keep) {
   std::vector<StoredEntry> stored = entries();
   int64_t total = bytesOf(stored);

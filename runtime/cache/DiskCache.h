@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace rho::cache {
@@ -52,6 +53,8 @@ public:
   ReadEntry inspect(const std::string &key) const { return readEntry(entryPath(key), key); }
   // Whether there is no such entry any more.
   bool remove(const std::string &key);
+  // Whether a name in a cache folder is one of its own, or that of an entry.
+  static bool isOwnName(std::string_view name);
   // Removes what killed processes left: staged entries after an hour, locks that nobody holds.
   void removeLeftovers();
   std::vector<StoredEntry> entries() const { return storedEntries(settings.directory); }

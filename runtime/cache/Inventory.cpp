@@ -3,6 +3,7 @@
 #include "runtime/cache/Manifest.h"
 
 #include <algorithm>
+#include <fstream>
 #include <tuple>
 
 namespace fs = std::filesystem;
@@ -15,6 +16,17 @@ std::vector<std::string> namesIn(const std::string &folder, std::error_code &err
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
     names.push_back(it->path().filename().string());
   return names;
+}
+
+// Others have files of that name, too.
+static bool isOurManifest(const fs::path &path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error))
+    return false;
+  std::string beginning(manifestBeginning, '\0');
+  std::ifstream(path, std::ios::binary)
+      .read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
+  return beginsAsManifest(beginning);
 }
 
 std::vector<StoredEntry> storedEntries(const std::string &directory) {
@@ -30,7 +42,7 @@ std::vector<StoredEntry> storedEntries(const std::string &directory) {
       entry.noAccess = error.message();
     bool ours = !entry.noAccess.empty();
     for (const std::string &name : names) {
-      ours = ours || name == manifestFile || name == usedFile;
+      ours = ours || name == usedFile || (name == manifestFile && isOurManifest(path / name));
       auto bytes = fs::file_size(path / name, error);
       entry.bytes += error ? 0 : static_cast<int64_t>(bytes);
     }

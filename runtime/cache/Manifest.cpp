@@ -39,6 +39,8 @@ std::string printManifest(const std::string &key, const Entry &entry) {
   return text + "sum " + hex(sha256(text)) + "\n";
 }
 
+bool beginsAsManifest(std::string_view text) { return text.starts_with(header); }
+
 std::string parseManifest(std::string_view text, const std::string &key,
                           std::vector<ListedFile> &files) {
   std::string_view body = text;

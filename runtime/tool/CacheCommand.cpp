@@ -72,12 +72,16 @@ Result<FileAndParts> openFileAndParts(const Options &options) {
   return FileAndParts{std::move(*file), std::move(*parts)};
 }
 
-// What is wrong with an entry, or that it cannot be read; "" also for one that is gone by now.
-std::string damageOf(const Part &part, const std::string &key) {
+// What is wrong with an entry; or why the system does not let it be read now, which tells nothing
+// of it. None of both also for one that is gone by now.
+struct Condition {
+  std::string damage, noAccess;
+};
+Condition conditionOf(const Part &part, const std::string &key) {
   cache::ReadEntry read = part.disk.inspect(key);
   if (read.entry)
-    return contentDamage(*read.entry);
-  return read.missing ? read.noAccess : read.damage;
+    return {contentDamage(*read.entry), ""};
+  return read.missing ? Condition{"", read.noAccess} : Condition{read.damage, ""};
 }
 
 std::string timeText(std::filesystem::file_time_type time) {
@@ -152,21 +156,22 @@ Result<int> cacheVerifyCommand(const Options &options) {
   Result<std::unique_ptr<Parts>> parts = openPartsAlone(options);
   if (!parts)
     return parts.error();
-  size_t damaged = 0;
+  bool allSound = true;
   for (Part *part : (*parts)->all()) {
     size_t sound = 0;
     for (const cache::StoredEntry &stored : part->disk.entries()) {
-      std::string damage = damageOf(*part, stored.key);
-      if (damage.empty()) {
+      const auto [damage, noAccess] = conditionOf(*part, stored.key);
+      if (damage.empty() && noAccess.empty()) {
         ++sound;
         continue;
       }
-      ++damaged;
-      printLine("damaged", part->folder() + "/" + stored.key + ": " + damage);
+      allSound = false;
+      printLine(damage.empty() ? "no access" : "damaged",
+                part->folder() + "/" + stored.key + ": " + damage + noAccess);
     }
     printLine(part->name, std::to_string(sound) + " sound");
   }
-  return damaged == 0 ? success : failure;
+  return allSound ? success : failure;
 }
 
 Result<int> cacheClearCommand(const Options &options) {
@@ -185,11 +190,15 @@ Result<int> cacheClearCommand(const Options &options) {
         printLine(part->name, std::to_string(entries.size()) + " kept, --tuned removes them too");
       continue;
     }
-    size_t removed = 0, stuck = 0;
+    size_t removed = 0, stuck = 0, unread = 0;
     int64_t bytes = 0;
     for (const cache::StoredEntry &stored : entries) {
-      if (onlyDamaged && damageOf(*part, stored.key).empty())
-        continue;
+      if (onlyDamaged) {
+        const auto [damage, noAccess] = conditionOf(*part, stored.key);
+        unread += noAccess.empty() ? 0 : 1;
+        if (damage.empty())
+          continue;
+      }
       if (!part->disk.remove(stored.key)) {
         ++stuck;
         continue;
@@ -198,7 +207,9 @@ Result<int> cacheClearCommand(const Options &options) {
       bytes += stored.bytes;
     }
     part->disk.removeLeftovers();
-    printLine(part->name, std::to_string(removed) + " removed, " + byteCount(bytes));
+    printLine(part->name,
+              std::to_string(removed) + " removed, " + byteCount(bytes) +
+                  (unread > 0 ? ", " + std::to_string(unread) + " without access kept" : ""));
     if (stuck > 0)
       return makeError(DiagId::cache_not_cleared, {part->folder(), std::to_string(stuck)});
   }
@@ -218,9 +229,15 @@ Result<int> cacheExportCommand(const Options &options) {
       return std::filesystem::equivalent(path, part->folder(), missing);
     });
   };
-  if (isPart(folder.parent_path()) && !isPart(folder))
+  const bool isInside = isPart(folder.parent_path()) && !isPart(folder);
+  const bool isNamedAsOne =
+      isPart(folder) && (cache::DiskCache::isOwnName(resolved(file).filename().string()) ||
+                         resolved(file) == resolved(parts->tuned.folder()));
+  if (isInside || isNamedAsOne)
     return makeError(DiagId::option_conflict,
-                     {dsl::shown(file), "the cache", "it would lie in one of its own folders"});
+                     {dsl::shown(file), "the cache",
+                      isInside ? "it would lie in one of its own folders"
+                               : "it would have a name of one of its own"});
   Result<cache::BundleWriter> bundle = cache::BundleWriter::create(file, generatorName());
   if (!bundle)
     return bundle.error();
@@ -257,9 +274,12 @@ Result<int> cacheImportCommand(const Options &options) {
   const auto &[file, parts] = *opened;
   struct Counts {
     size_t imported = 0, there = 0;
-    std::set<std::string> keys;
+    std::set<std::string> keys, others; // others: that stood there before
   };
   std::map<const Part *, Counts> counts;
+  for (Part *part : parts->all())
+    for (const cache::StoredEntry &stored : part->disk.entries())
+      counts[part].others.insert(stored.key);
   cache::Warnings warnings;
   auto damageOfItem = [&](const cache::BundleItem &item) -> std::string {
     if (!parts->find(item.folder))
@@ -271,6 +291,7 @@ Result<int> cacheImportCommand(const Options &options) {
     Part *part = parts->find(item.folder);
     Counts &count = counts[part];
     count.keys.insert(item.key);
+    count.others.erase(item.key);
     if (part->disk.inspect(item.key).entry)
       ++count.there;
     else if (part->disk.store(item.key, item.entry, warnings))
@@ -284,14 +305,20 @@ Result<int> cacheImportCommand(const Options &options) {
   bool complete = true;
   for (Part *part : parts->all()) {
     const Counts &count = counts[part];
-    size_t lost = 0;
+    size_t lost = 0, evicted = 0;
     for (const std::string &key : count.keys)
       lost += part->disk.inspect(key).entry ? 0 : 1;
+    for (const std::string &key : count.others) {
+      const cache::ReadEntry read = part->disk.inspect(key);
+      evicted += read.missing && read.noAccess.empty() ? 1 : 0;
+    }
     complete = complete && lost == 0;
-    const bool tooLarge = lost > 0 && warnings.empty(); // they say what else is in the way
+    const bool tooLarge =
+        evicted > 0 || (lost > 0 && warnings.empty()); // they say what else is in the way
     printLine(part->name,
               std::to_string(count.imported) + " imported, " + std::to_string(count.there) +
                   " were there" + (lost > 0 ? ", " + std::to_string(lost) + " are not kept" : "") +
+                  (evicted > 0 ? ", " + std::to_string(evicted) + " of others removed" : "") +
                   (tooLarge ? ": the limit is " + byteCount(part->disk.options().limitBytes) : ""));
   }
   return complete ? success : failure;

@@ -70,6 +70,7 @@ public:
   }
   size_t kernels() const { return keys.size(); }
   bool complete() const { return failures == 0; }
+  bool hasWarnings() const { return !warnings.empty(); }
 
 private:
   std::set<std::string> keys, warnings;
@@ -121,9 +122,12 @@ Result<int> cacheWarmCommand(const Options &options) {
     report.add(gemmOf(i), shapeOf(i), compiled[static_cast<size_t>(i)]);
   printLine("kernels", report.text());
   if (size_t missing = report.missing(cache::DiskCache(folders->kernels)); missing > 0)
-    return makeError(DiagId::cache_not_warm,
-                     {std::to_string(missing), std::to_string(report.kernels()),
-                      folders->kernels.directory, std::to_string(folders->kernels.limitBytes)});
+    return makeError(
+        DiagId::cache_not_warm,
+        {std::to_string(missing), std::to_string(report.kernels()), folders->kernels.directory,
+         report.hasWarnings() ? "the warnings say why"
+                              : "its limit of " + std::to_string(folders->kernels.limitBytes) +
+                                    " bytes is too low"});
   return report.complete() ? success : failure;
 }
 

@@ -49,7 +49,7 @@ TEST(DescribedDevices, ShareAnEntryWhereTheirPlansAgree) {
   EXPECT_EQ(shared.key, made.key);
   EXPECT_EQ(other.source, Source::Compiled);
   EXPECT_NE(other.key, made.key);
-  EXPECT_EQ(cache::storedEntries(folder.path()).size(), 2U);
+  EXPECT_EQ(cache::storedEntries(folder.path()).size(), 2U + 3U); // kernels, and a plan for each
   cache::ReadEntry entry = cache::readEntry(folder.path() + "/" + made.key, made.key);
   EXPECT_EQ(labelOf(entry.entry.value()).device, first.name + " (emulated), emulator");
 }

@@ -10,7 +10,9 @@
 
 #include <filesystem>
 #include <sstream>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace fs = std::filesystem;
 
@@ -31,7 +33,7 @@ protected:
     return runTool(arguments);
   }
   ToolResult rho(const std::vector<std::string> &arguments) const { return rho(arguments, here); }
-  // Two kernels, of n = 64 and n = 80.
+  // Two kernels, of n = 64 and n = 80, and a plan for each problem.
   ToolResult warm() const {
     return rho(
         {"cache", "warm", gemm(), "--m", "1,2", "--n", "64,80", "--k", "128", "--device", "sm_80"});
@@ -54,7 +56,12 @@ protected:
     ASSERT_TRUE(tuned().store(cache::hex(cache::sha256("plan")), entry, warnings));
   }
   cache::DiskCache tuned() const { return cache::DiskCache({.directory = here + "/tuned"}); }
-  std::vector<cache::StoredEntry> kernels() const { return cache::storedEntries(here); }
+  std::vector<cache::StoredEntry> kernels() const { // without the plans
+    std::vector<cache::StoredEntry> found = cache::storedEntries(here);
+    std::erase_if(found,
+                  [&](const auto &each) { return !fs::exists(here + "/" + each.key + "/ptx"); });
+    return found;
+  }
 
   TemporaryFolder folder;
   const std::string here = folder.path() + "/here", there = folder.path() + "/there";
@@ -79,18 +86,27 @@ TEST_F(CacheCommandTest, warmSaysWhatIsNotKept) {
   EXPECT_EQ(small.code, 1);
   // One stays, unless the two that are stored at the same time each make room for themselves.
   EXPECT_THAT(small.err, HasSubstr(" of 2 kernels are not in cache folder " + here +
-                                   ": it cannot be written, or its limit of 1024 bytes is too low "
-                                   "[cache_not_warm]\n"));
+                                   ": its limit of 1024 bytes is too low [cache_not_warm]\n"));
+  fs::create_directories(there);
+  writeText(there + "/locks", "a file");
+  ToolResult told = rho({"cache", "warm", gemm(), "--n-k", "64x128", "--device", "sm_80"}, there);
+  EXPECT_EQ(told.code, 1);
+  EXPECT_THAT(told.out, HasSubstr("warning     cache folder " + there + " is not writable"));
+  EXPECT_EQ(told.err, "error: 1 of 1 kernels are not in cache folder " + there +
+                          ": the warnings say why [cache_not_warm]\n");
   writeText(folder.path() + "/file", "");
   ToolResult unwritable = rho({"cache", "warm", gemm(), "--n-k", "64x128", "--device", "sm_80"},
                               folder.path() + "/file/cache");
   EXPECT_EQ(unwritable.code, 1);
   EXPECT_THAT(unwritable.err, HasSubstr("Not a directory [file_not_readable]"));
-  ToolResult failing = rho({"cache", "warm", gemm(), "--gemm", "other", "--n-k", "64x128"});
+  const std::string roles = folder.path() + "/roles.rho";
+  writeText(roles, "format w { element: s4 scale: f16 per channel value = element * scale }\n"
+                   "gemm g { weight: w activation: f16 output: f16 schedule { roles: imfp } }");
+  ToolResult failing = rho({"cache", "warm", roles, "--n-k", "64x128", "--device", "sm_80"});
   EXPECT_EQ(failing.code, 1);
   EXPECT_THAT(failing.out, HasSubstr("0: 0 compiled, 0 were there, 0 further shapes share them, "
                                      "1 failed\n"));
-  EXPECT_THAT(failing.err, HasSubstr("[unknown_gemm]"));
+  EXPECT_THAT(failing.err, HasSubstr("error: "));
 }
 
 TEST_F(CacheCommandTest, warmNeedsShapes) {
@@ -114,7 +130,7 @@ TEST_F(CacheCommandTest, listShowsWhatIsThere) {
                       fs::file_time_type::clock::now() + std::chrono::hours(1));
   ToolResult list = rho({"cache", "list"});
   EXPECT_EQ(list.code, 0) << list.err;
-  EXPECT_THAT(list.out, HasSubstr(here + ": 2 of "));
+  EXPECT_THAT(list.out, HasSubstr(here + ": 6 of "));
   EXPECT_THAT(list.out, HasSubstr(here + "/tuned: 1 of "));
   std::vector<std::string> rows;
   std::istringstream lines(list.out);
@@ -147,7 +163,7 @@ TEST_F(CacheCommandTest, verifyReportsAndClearRemovesWhatIsDamaged) {
   EXPECT_THAT(verified.out, HasSubstr("damaged     " + here + "/" + damaged + ": ptx has fewer"));
   EXPECT_THAT(verified.out,
               HasSubstr("damaged     " + here + "/tuned/" + foreign + ": it has no label\n"));
-  EXPECT_THAT(verified.out, HasSubstr("kernels     1 sound\n"));
+  EXPECT_THAT(verified.out, HasSubstr("kernels     5 sound\n"));
   EXPECT_THAT(verified.out, HasSubstr("tuned       1 sound\n"));
   EXPECT_TRUE(fs::exists(here + "/" + damaged)); // it only looks
   EXPECT_THAT(rho({"cache", "list"}).out, HasSubstr("\ndamaged "));
@@ -160,15 +176,50 @@ TEST_F(CacheCommandTest, verifyReportsAndClearRemovesWhatIsDamaged) {
   EXPECT_EQ(rho({"cache", "verify"}).code, 0);
 }
 
+// As after `ulimit -n`: with one descriptor more an entry's folder is opened, and not its files.
+TEST_F(CacheCommandTest, whatCannotBeReadNowIsNoDamage) {
+  warm();
+  const std::string damaged = kernels()[0].key;
+  writeText(here + "/" + damaged + "/ptx", "nonsense");
+  close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+  auto withFewFiles = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--cache-dir", here});
+    rlimit before = {};
+    getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit few = {4, before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    ToolProcess process = startTool(arguments);
+    setrlimit(RLIMIT_NOFILE, &before);
+    return process.wait();
+  };
+  ToolResult verified = withFewFiles({"cache", "verify"});
+  EXPECT_EQ(verified.code, 1);
+  for (const cache::StoredEntry &entry : kernels())
+    EXPECT_THAT(verified.out, HasSubstr("no access   " + here + "/" + entry.key +
+                                        ": manifest: Too many open files\n"));
+  EXPECT_THAT(verified.out, HasSubstr("kernels     0 sound\n"));
+  ToolResult cleared = withFewFiles({"cache", "clear", "--damaged"});
+  EXPECT_EQ(cleared.code, 0) << cleared.err;
+  EXPECT_EQ(cleared.out, "kernels     0 removed, 0 bytes, 6 without access kept\n"
+                         "tuned       0 removed, 0 bytes\n");
+  EXPECT_EQ(kernels().size(), 2U);
+  EXPECT_THAT(rho({"cache", "clear", "--damaged"}).out, HasSubstr("kernels     1 removed, "));
+  EXPECT_FALSE(fs::exists(here + "/" + damaged));
+}
+
 TEST_F(CacheCommandTest, clearKeepsWhatWasMeasuredUnlessTold) {
   warm();
   keepPlan();
   writeText(here + "/notes.txt", "mine");
   fs::create_directories(here + "/" + std::string(64, 'a'));
   writeText(here + "/" + std::string(64, 'a') + "/config.json", "mine, too");
+  const std::string theirs = here + "/" + std::string(64, 'b') + "/manifest";
+  fs::create_directories(here + "/" + std::string(64, 'b'));
+  writeText(theirs, "mine as well, of another program");
   ToolResult cleared = rho({"cache", "clear"});
   EXPECT_EQ(cleared.code, 0) << cleared.err;
-  EXPECT_THAT(cleared.out, HasSubstr("kernels     2 removed, "));
+  EXPECT_THAT(cleared.out, HasSubstr("kernels     6 removed, "));
+  EXPECT_TRUE(fs::exists(theirs));
   EXPECT_THAT(cleared.out, HasSubstr("tuned       1 kept, --tuned removes them too\n"));
   EXPECT_TRUE(kernels().empty());
   EXPECT_EQ(tuned().entries().size(), 1U);
@@ -186,15 +237,15 @@ TEST_F(CacheCommandTest, aBundleMovesKernelsAndPlans) {
   keepPlan();
   ToolResult exported = rho({"cache", "export", bundle});
   EXPECT_EQ(exported.code, 0) << exported.err;
-  EXPECT_THAT(exported.out, HasSubstr("kernels     2 exported, "));
+  EXPECT_THAT(exported.out, HasSubstr("kernels     6 exported, "));
   EXPECT_THAT(exported.out, HasSubstr("tuned       1 exported, "));
   ToolResult imported = rho({"cache", "import", bundle}, there);
   EXPECT_EQ(imported.code, 0) << imported.err;
-  EXPECT_EQ(imported.out, "kernels     2 imported, 0 were there\n"
+  EXPECT_EQ(imported.out, "kernels     6 imported, 0 were there\n"
                           "tuned       1 imported, 0 were there\n");
   EXPECT_EQ(rho({"cache", "verify"}, there).code, 0);
   EXPECT_THAT(runs(there), HasSubstr("cache       hit, from disk"));
-  EXPECT_EQ(rho({"cache", "import", bundle}, there).out, "kernels     0 imported, 2 were there\n"
+  EXPECT_EQ(rho({"cache", "import", bundle}, there).out, "kernels     0 imported, 6 were there\n"
                                                          "tuned       0 imported, 1 were there\n");
 }
 
@@ -209,6 +260,20 @@ TEST_F(CacheCommandTest, aBundleLiesOutsideOfTheEntries) {
     EXPECT_EQ(refused.code, 1) << file;
     EXPECT_THAT(refused.err, HasSubstr("it would lie in one of its own folders [option_conflict]"));
   }
+  const std::string free(64, 'a');
+  keepPlan();
+  fs::remove_all(here + "/staging");
+  for (const std::string &folder : {here, here + "/tuned"})
+    for (const std::string &name : {free, std::string("staging"), std::string("locks")}) {
+      const ToolResult refused = rho({"cache", "export", folder + "/" + name});
+      EXPECT_EQ(refused.code, 1) << name;
+      EXPECT_THAT(refused.err,
+                  HasSubstr("it would have a name of one of its own [option_conflict]"));
+    }
+  fs::remove_all(here + "/tuned");
+  EXPECT_THAT(rho({"cache", "export", here + "/tuned"}).err,
+              HasSubstr("it would have a name of one of its own [option_conflict]"));
+  EXPECT_EQ(rho({"cache", "export", here + "/kernels.bundle"}).code, 0);
   EXPECT_EQ(rho({"cache", "verify"}).code, 0);
 }
 
@@ -231,7 +296,7 @@ TEST_F(CacheCommandTest, exportLeavesOutWhatNobodyCouldUse) {
   writeText(here + "/" + damaged + "/ptx", "nonsense");
   EXPECT_THAT(rho({"cache", "list"}).out, HasSubstr("another build"));
   std::string out = rho({"cache", "export", bundle}).out;
-  EXPECT_THAT(out, HasSubstr("kernels     1 exported, "));
+  EXPECT_THAT(out, HasSubstr("kernels     5 exported, "));
   EXPECT_THAT(out, HasSubstr(", 2 damaged, without access or of another build left out\n"));
   EXPECT_EQ(rho({"cache", "export", "/none/x"}).code, 1);
   // As every other output: through a link, and with the mode of the file that was there.
@@ -280,12 +345,27 @@ TEST_F(CacheCommandTest, importTakesAllOrNothing) {
   ToolResult small = rho({"cache", "import", bundle, "--cache-limit", "1K"}, there);
   EXPECT_EQ(small.code, 1);
   EXPECT_THAT(small.out,
-              HasSubstr("2 imported, 0 were there, 1 are not kept: the limit is 1.02 KB\n"));
+              HasSubstr("6 imported, 0 were there, 5 are not kept: the limit is 1.02 KB\n"));
+}
+
+TEST_F(CacheCommandTest, importSaysWhatTheLimitRemoved) {
+  warm();
+  ASSERT_EQ(rho({"cache", "export", bundle}).code, 0);
+  const int64_t bytes = cache::bytesOf(cache::storedEntries(here));
+  for (const char *n : {"96", "112"})
+    EXPECT_EQ(
+        rho({"run", gemm(), "--m", "1", "--n", n, "--k", "128", "--device", "sm_80"}, there).code,
+        0);
+  ToolResult imported =
+      rho({"cache", "import", bundle, "--cache-limit", std::to_string(bytes * 5 / 4)}, there);
+  EXPECT_EQ(imported.code, 0) << imported.out << imported.err;
+  EXPECT_THAT(imported.out, MatchesRegex("kernels     6 imported, 0 were there, [1-4] of others "
+                                         "removed: the limit is .* KB\ntuned .*\n"));
 }
 
 TEST_F(CacheCommandTest, aLimitKeepsWhatWasUsedLast) {
   warm();
-  int64_t bytes = cache::bytesOf(kernels());
+  int64_t bytes = cache::bytesOf(cache::storedEntries(here));
   std::string older = kernels()[1].key;
   fs::last_write_time(here + "/" + older + "/used",
                       fs::file_time_type::clock::now() - std::chrono::hours(5));
@@ -302,6 +382,8 @@ TEST_F(CacheCommandTest, mistakesAreNamed) {
   for (const char *command : {"list", "verify", "clear", "export", "import", "warm"})
     EXPECT_THAT(help.out, HasSubstr("rho cache " + std::string(command) + " "));
   EXPECT_EQ(runTool({"help", "cache"}).out, help.out);
+  EXPECT_EQ(runTool({"cache", "--help"}).out, help.out);
+  EXPECT_EQ(runTool({"cache", "--tuned"}).code, 2);
   EXPECT_THAT(runTool({"cache", "lost"}).err, HasSubstr("did you mean 'cache list'"));
   EXPECT_EQ(runTool({"cache", "lost"}).code, 2);
   EXPECT_EQ(rho({"cache", "list", "x.rho"}).err,
