@@ -109,18 +109,26 @@ void DiskCache::disableWrites(const std::string &reason, Warnings &warnings) {
     warn(warnings, DiagId::cache_not_writable, {settings.directory, reason});
 }
 
-// Every time: somebody may have deleted the folders.
+// 0, or why there is none to write to as errno says it.
+static int makeWritable(const std::string &folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    return error.value();
+  return ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+}
+
+// Every time: somebody may have deleted the folders, also while they are made.
 bool DiskCache::prepare(Warnings &warnings) {
   if (!takesEntries())
     return false;
   for (const char *folder : {stagingFolder, lockFolder}) {
-    std::string path = settings.directory + "/" + folder;
-    std::error_code error;
-    fs::create_directories(path, error);
-    if (!error && ::access(path.c_str(), W_OK | X_OK) != 0)
-      error = std::error_code(errno, std::generic_category());
-    if (error) {
-      disableWrites(error.message(), warnings);
+    const std::string path = settings.directory + "/" + folder;
+    int failed = makeWritable(path);
+    if (failed == ENOENT)
+      failed = makeWritable(path);
+    if (failed != 0) {
+      disableWrites(std::strerror(failed), warnings);
       return false;
     }
   }
@@ -140,21 +148,30 @@ FileLock DiskCache::lock(const std::string &key, Warnings &warnings) {
 bool DiskCache::store(const std::string &key, const Entry &entry, Warnings &warnings) {
   if (!prepare(warnings))
     return false;
-  std::string staged = settings.directory + "/" + stagingFolder + "/" + stagingName(key);
-  const bool isMade = ::mkdir(staged.c_str(), 0777) == 0;
-  if (!isMade || !writeEntry(staged, key, entry)) {
-    std::string reason = std::strerror(errno);
-    std::error_code ignored;
-    if (isMade)
-      fs::remove_all(staged, ignored);
-    disableWrites(reason, warnings);
-    return false;
-  }
-  int failed = publish(staged, key, entry);
+  const std::string staged = settings.directory + "/" + stagingFolder + "/" + stagingName(key);
+  auto attempt = [&] {
+    const int failed = stage(staged, key, entry);
+    return failed == 0 ? publish(staged, key, entry) : failed;
+  };
+  int failed = attempt();
+  if (failed == ENOENT && prepare(warnings)) // somebody has deleted the folders meanwhile
+    failed = attempt();
   if (failed != 0 && failed != ENOTEMPTY && failed != EEXIST) // else others are faster
     disableWrites(std::strerror(failed), warnings);
   makeRoom(entry, key);
   return failed == 0;
+}
+
+// 0, or why not as errno says it.
+int DiskCache::stage(const std::string &staged, const std::string &key, const Entry &entry) {
+  if (::mkdir(staged.c_str(), 0777) != 0)
+    return errno;
+  if (writeEntry(staged, key, entry))
+    return 0;
+  const int failed = errno;
+  std::error_code ignored;
+  fs::remove_all(staged, ignored);
+  return failed;
 }
 
 // A folder that stands there already is another's equal entry, or older, or damaged. Why the entry

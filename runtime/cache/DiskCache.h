@@ -66,6 +66,7 @@ private:
   void disableWrites(const std::string &reason, Warnings &warnings);
   // Unless somebody holds the entry's lock, and so replaces it.
   template <class Condition> void removeIf(const std::string &key, Condition condition);
+  static int stage(const std::string &staged, const std::string &key, const Entry &entry);
   int publish(const std::string &staged, const std::string &key, const Entry &entry);
   void makeRoom(const Entry &stored, const std::string &key);
   void evict(const std::string &keep);

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <csignal>
 #include <fcntl.h>
 #include <functional>
@@ -16,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 namespace fs = std::filesystem;
@@ -170,6 +172,30 @@ TEST_F(CacheFaultsTest, EntriesWithoutReadRightsAreListed) {
   }));
   fs::permissions(path(), fs::perms(0755));
   EXPECT_EQ(code, 0);
+}
+
+// Not more often than once for each entry.
+TEST_F(CacheFaultsTest, FoldersThatAreDeletedWhileAnEntryIsWrittenAreMadeAgain) {
+  constexpr int stores = 120;
+  std::atomic<int> stored = 0;
+  std::thread other([&] {
+    for (int next = 0; stored < stores;)
+      if (stored >= next) {
+        std::error_code none;
+        const std::string gone = folder.path() + "/gone" + std::to_string(next);
+        fs::rename(options().directory + "/staging", gone, none);
+        fs::remove_all(gone, none); // all but what is written there meanwhile
+        next = stored + 3;
+      }
+  });
+  DiskCache cache(options());
+  Warnings warnings;
+  int kept = 0;
+  for (; stored < stores; ++stored)
+    kept += cache.store(keyOf(std::to_string(stored)), entry, warnings) ? 1 : 0;
+  other.join();
+  EXPECT_EQ(kept, stores);
+  EXPECT_EQ(warnings, Warnings());
 }
 
 // A process with no descriptor left reads nothing, but must not take the entry for damaged.
