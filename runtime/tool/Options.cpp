@@ -320,6 +320,10 @@ std::string objection(const OptionSpec &spec, std::string_view value) {
   return {};
 }
 
+std::string_view beforeEquals(std::string_view argument) {
+  return argument.substr(0, argument.find('='));
+}
+
 std::string helpOf(const OptionSpec &spec) {
   std::string left = "  " + std::string(spec.name);
   if (!spec.value.empty())
@@ -449,6 +453,10 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
   }
   auto isGroup = [&](const CommandSpec &spec) { return spec.name.starts_with(first + " "); };
   if (!command && std::any_of(std::begin(commands), std::end(commands), isGroup)) {
+    if (arguments.size() > 1 && arguments[1] != "--help" && arguments[1] != "-h")
+      return makeError(DiagId::option_missing,
+                       {"the command of 'rho " + first + "'",
+                        "it comes before all options: rho " + first + " COMMAND " + arguments[1]});
     result.positional = {first};
     result.chosen = Command::Help;
     return result;
@@ -469,8 +477,8 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
       optionsEnded = true;
       continue;
     }
-    size_t equals = argument.find('=');
-    std::string name(argument.substr(0, equals));
+    const size_t equals = argument.find('=');
+    std::string name(beforeEquals(argument));
     if (name == "--help" || name == "-h") {
       result.positional = {std::string(command->name)};
       result.chosen = Command::Help;
@@ -485,7 +493,7 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
         return makeError(DiagId::option_with_value, {name});
       value = argument.substr(equals + 1);
     } else if (spec->kind != Kind::Flag) {
-      if (i + 1 == arguments.size() || findOption(result.chosen, arguments[i + 1]))
+      if (i + 1 == arguments.size() || findOption(result.chosen, beforeEquals(arguments[i + 1])))
         return makeError(DiagId::option_without_value, {name, std::string(spec->value)});
       value = arguments[++i];
     }

@@ -105,6 +105,10 @@ TEST(OptionsTest, commandsOfTheCacheAreTwoWords) {
   EXPECT_EQ(parseError({"cache", "list", "--tuned"}),
             "error: unknown option '--tuned' of 'rho cache list'; valid options are --cache-dir "
             "[unknown_option]\n");
+  EXPECT_EQ(parseError({"cache", "--cache-dir", "/c", "clear"}),
+            "error: the command of 'rho cache' is missing, it comes before all options: rho cache "
+            "COMMAND --cache-dir [option_missing]\n");
+  EXPECT_EQ(parse({"cache", "-h"})->command(), Command::Help);
   for (const char *bad : {"0", "1KB", "-1", "K"})
     EXPECT_EQ(parseError({"cache", "import", "--cache-limit", bad}),
               std::string("error: --cache-limit is '") + bad +
@@ -164,6 +168,9 @@ TEST(OptionsTest, valuesAreChecked) {
                                         "[option_without_value]\n");
   EXPECT_EQ(parseError({"run", "--m", "--n", "64"}), "error: --m has no value, M must follow it "
                                                      "[option_without_value]\n");
+  EXPECT_EQ(parseError({"compile", "g.rho", "-o", "--emit=tile"}),
+            "error: -o has no value, FILE must follow it [option_without_value]\n");
+  EXPECT_EQ(parse({"compile", "g.rho", "-o", "--=tile"})->text("-o"), "--=tile");
   EXPECT_EQ(parseError({"run", "--no-cache=1"}),
             "error: --no-cache has a value, it takes none [option_with_value]\n");
   EXPECT_EQ(parseError({"run", "--m", "1", "--m=2"}),
