@@ -282,12 +282,13 @@ Result<int> errorCommand(const Options &options) {
     return measured.error();
   std::vector<ErrorRow> rows = withTotals(std::move(*measured));
   std::fputs(errorTable(rows).c_str(), stdout);
-  if (options.has("--csv"))
-    if (Status written = writeText(options.text("--csv"), errorCsv(rows)); !written)
-      return written.error();
-  if (options.has("--plot"))
-    if (Status written = writeText(options.text("--plot"), errorPlot(rows)); !written)
-      return written.error();
+  Error failed; // the one is no reason to do without the other
+  for (auto [option, print] : {std::pair{"--csv", &errorCsv}, {"--plot", &errorPlot}})
+    if (options.has(option))
+      if (Status written = writeText(options.text(option), print(rows)); !written)
+        failed.diagnostics.push_back(written.error().diagnostics[0]);
+  if (!failed.diagnostics.empty())
+    return failed;
   return success;
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/tool/Files.h"
 
+#include "dsl/Findings.h"
 #include "runtime/files/OutputFile.h"
 
 #include <cerrno>
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace rho::tool {
 
@@ -41,8 +43,8 @@ Status writeText(const std::string &path, std::string_view text) {
     std::clearerr(stream); // which is told here, and not once more at the end
     return files::failed(DiagId::file_not_writable, path.empty() ? "standard output" : path, error);
   }
-  // A pipe or a device is written in place.
-  if (struct stat info = {}; stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+  if (struct stat info = {};
+      stat(path.c_str(), &info) == 0 && (!S_ISREG(info.st_mode) || !files::isReplaceable(path))) {
     files::Stream file(std::fopen(path.c_str(), "wb"));
     bool written = file && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
     if (!written || std::fclose(file.release()) != 0)
@@ -55,6 +57,18 @@ Status writeText(const std::string &path, std::string_view text) {
   if (Status written = file->append(text.data(), static_cast<int64_t>(text.size())); !written)
     return written;
   return file->commit();
+}
+
+Status checkWritable(const std::string &path) {
+  struct stat info = {};
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  int error = 0;
+  if (stat(path.c_str(), &info) == 0)
+    error = S_ISDIR(info.st_mode) ? EISDIR : access(path.c_str(), W_OK) != 0 ? errno : 0;
+  else if (errno != ENOENT || access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0)
+    error = errno;
+  return error == 0 ? Status(Done{})
+                    : files::failed(DiagId::file_not_writable, dsl::shown(path), error);
 }
 
 std::filesystem::path resolved(const std::string &path) {

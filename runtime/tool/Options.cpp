@@ -8,9 +8,7 @@
 #include "runtime/tool/Files.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 
 namespace rho::tool {
@@ -426,10 +424,8 @@ Status Options::checkOutputs() const {
         return makeError(DiagId::option_conflict,
                          {option, input.option, "it would write over what is read"});
     }
-    const std::string folder = std::filesystem::path(file).parent_path().string();
-    if (std::error_code error; !folder.empty() && !std::filesystem::exists(folder, error))
-      return makeError(DiagId::file_not_writable,
-                       {dsl::shown(file), std::strerror(error ? error.value() : ENOENT)});
+    if (Status writable = checkWritable(file); !writable)
+      return writable;
   }
   return Done{};
 }

@@ -99,7 +99,7 @@ public:
   // That no output would replace one of these files, FILE or FILE:NAME, or what they import, which
   // are read besides those that the command line names. Errors: option_conflict.
   Status keeps(const std::vector<std::string> &read) const;
-  // The same of those that it names, and that no two outputs are one file and each has a folder.
+  // The same of those that it names, that no two outputs are one file, and checkWritable() of each.
   // Errors: option_conflict, file_not_writable.
   Status checkOutputs() const;
 

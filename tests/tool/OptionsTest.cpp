@@ -1,11 +1,17 @@
 #include "runtime/tool/Options.h"
+#include "dsl/Findings.h"
 #include "runtime/tool/Files.h"
 #include "runtime/tool/Tool.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace rho;
@@ -333,6 +339,40 @@ TEST(OptionsTest, outputsReplaceNoShardAndHaveAFolder) {
   std::filesystem::remove_all(folder);
 }
 
+// What holds only for others than root is tried as another.
+int asNobody(const std::function<bool()> &good) {
+  const pid_t child = fork();
+  if (child == 0)
+    _exit((geteuid() != 0 || setuid(65534) == 0) && good() ? 0 : 1);
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(OptionsTest, outputsThatCannotBeWrittenAreToldBeforeAnyWork) {
+  std::string folder = testing::TempDir() + "rho-options-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string locked = folder + "/locked";
+  std::ofstream(locked) << "theirs";
+  ASSERT_EQ(chmod(locked.c_str(), 0444), 0);
+  ASSERT_EQ(chmod(folder.c_str(), 0755), 0);
+  auto error = [](const std::string &file) {
+    return outputsError({"verify", "a.rho", "--csv", file});
+  };
+  auto text = [](const std::string &file, const std::string &reason) {
+    return "error: '" + dsl::shown(file) + "' cannot be written: " + reason +
+           " [file_not_writable]\n";
+  };
+  EXPECT_EQ(error(folder), text(folder, "Is a directory"));
+  EXPECT_EQ(error(locked + "/a"), text(locked + "/a", "Not a directory"));
+  EXPECT_EQ(error(folder + "/none/a"), text(folder + "/none/a", "No such file or directory"));
+  EXPECT_EQ(asNobody([&] {
+              return error(locked) == text(locked, "Permission denied") &&
+                     error(folder + "/a") == text(folder + "/a", "Permission denied");
+            }),
+            0);
+  std::filesystem::remove_all(folder);
+}
+
 // Declarations that a file imports, and that those import, are read as well.
 TEST(OptionsTest, outputsReplaceNoImport) {
   std::string folder = testing::TempDir() + "rho-options-XXXXXX";
@@ -374,6 +414,50 @@ TEST(FilesTest, writingKeepsPermissionsAndLinks) {
                                         "[file_not_writable]\n");
   EXPECT_TRUE(std::filesystem::is_symlink(link));
   std::filesystem::remove_all(pattern);
+}
+
+// No other can take its place, but it can be written.
+TEST(FilesTest, aWritableFileInAFolderThatIsNotIsWrittenInPlace) {
+  std::string folder = testing::TempDir() + "rho-files-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/x.txt";
+  std::ofstream(path) << "a longer text";
+  ASSERT_EQ(chmod(path.c_str(), 0666), 0);
+  ASSERT_EQ(chmod(folder.c_str(), 0555), 0);
+  EXPECT_EQ(
+      asNobody([&] { return writeText(path, "new").ok() && !writeText(path + "2", "new").ok(); }),
+      0);
+  EXPECT_EQ(readText(path).value(), "new");
+  ASSERT_EQ(chmod(folder.c_str(), 0755), 0);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(FilesTest, aMountedFileIsWrittenInPlace) {
+  std::string folder = testing::TempDir() + "rho-files-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/x.txt", mounted = folder + "/mounted.txt";
+  std::ofstream(path) << "a longer text";
+  std::ofstream(mounted) << "below";
+  constexpr int noMounts = 9;
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWNS) != 0 ||
+        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount(path.c_str(), mounted.c_str(), nullptr, MS_BIND, nullptr) != 0)
+      _exit(noMounts);
+    _exit(writeText(mounted, "new").ok() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  const bool skipped = WEXITSTATUS(status) == noMounts;
+  if (!skipped) {
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(readText(path).value(), "new");
+    EXPECT_EQ(readText(mounted).value(), "below");
+  }
+  std::filesystem::remove_all(folder);
+  if (skipped)
+    GTEST_SKIP() << "only root mounts";
 }
 
 TEST(FilesTest, writingReplacesTheWholeFileAndLeavesNothingBeside) {

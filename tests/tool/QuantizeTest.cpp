@@ -349,6 +349,16 @@ TEST(ErrorTest, inputsMayBeThoseOfSomeWeights) {
   EXPECT_NE(ofW.back(), ',');
 }
 
+TEST(ErrorTest, aTableThatIsLostIsNoReasonToLoseThePlot) {
+  const std::string in = write("in.safetensors", weights()), plot = scratchFolder() + "kept.svg";
+  ToolResult result =
+      runTool({"error", in, "--format", "nvfp4", "--csv", "/dev/full", "--plot", plot});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.err, "error: '/dev/full' cannot be written: No space left on device "
+                        "[file_not_writable]\n");
+  EXPECT_TRUE(contentOf(plot).starts_with("<svg"));
+}
+
 TEST(ErrorTest, mistakesAreErrors) {
   std::string in = write("in.safetensors", weights());
   auto error = [&](std::vector<std::string> arguments) {
