@@ -1,5 +1,6 @@
 #include "runtime/tool/Bench.h"
 
+#include "dsl/Findings.h"
 #include "runtime/Handles.h"
 #include "runtime/tool/Report.h"
 #include "runtime/tool/Tool.h"
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 
 namespace rho::tool {
 
@@ -65,23 +67,33 @@ Result<std::vector<BenchGemm>> chooseGemms(const Options &options,
     return makeError(
         DiagId::option_missing,
         {"FILE.rho", std::string("there is no folder ") + shippedFolder + " with such files here"});
+  const std::string only = options.text("--gemm");
   std::vector<BenchGemm> gemms;
+  std::vector<std::string> declared;
+  std::optional<Error> whyNone;
   for (const std::string &file : files) {
     Result<Module> module = Module::load(file);
     if (!module)
       return module.error();
+    const dsl::Module &content = module->impl().module;
     std::vector<std::string> names = module->gemms();
-    if (names.empty())
-      return module->impl()
-          .module.whyNoneOf("gemm", "")
-          .value_or(makeError(DiagId::no_gemm, {"'" + file + "'"}));
-    if (options.has("--gemm"))
-      names = {options.text("--gemm")};
+    if (names.empty() && only.empty())
+      return content.whyNoneOf("gemm", "").value_or(makeError(DiagId::no_gemm, {"'" + file + "'"}));
+    declared.insert(declared.end(), names.begin(), names.end());
+    if (!only.empty())
+      std::erase_if(names, [&](const std::string &name) { return name != only; });
+    if (!only.empty() && !whyNone)
+      whyNone = content.whyNoneOf("gemm", only);
     const std::vector<Module> ways = launchWays(*module, options);
     for (const std::string &name : names)
       for (const Module &way : ways)
         gemms.push_back({file, way, name});
   }
+  if (gemms.empty()) // of that name
+    return whyNone ? *whyNone
+                   : makeError(DiagId::unknown_gemm,
+                               {dsl::shown(only),
+                                declared.empty() ? "none" : dsl::listed(only, declared)});
   return gemms;
 }
 

@@ -21,9 +21,9 @@ struct BenchGemm {
 };
 
 // The gemms of the files on the command line; without files those of the shipped folder, by name
-// of the file: all, or the `shipped` ones. With --gemm that one of each file. With --launch each as
-// that asks, for `both` the serial one first. Errors: option_missing without any file, those of
-// Module::load.
+// of the file: all, or the `shipped` ones. With --gemm that one of each file that has it. With
+// --launch each as that asks, for `both` the serial one first. Errors: option_missing without any
+// file, those of Module::load, unknown_gemm where no file has it.
 Result<std::vector<BenchGemm>> chooseGemms(const Options &options,
                                            std::span<const std::string_view> shipped = {});
 

@@ -1,5 +1,6 @@
 #include "dsl/Findings.h"
 #include "runtime/EngineImpl.h"
+#include "runtime/files/SignalsHeld.h"
 #include "runtime/tool/BarChart.h"
 #include "runtime/tool/Bench.h"
 #include "runtime/tool/Csv.h"
@@ -10,9 +11,14 @@
 #include "runtime/tool/Tool.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <map>
+#include <thread>
 #include <unistd.h>
 
 namespace rho::tool {
@@ -21,25 +27,53 @@ namespace {
 
 constexpr int memoryHits = 1000;
 
-// A folder that is gone with the object.
+// A folder that is gone with the object, and when a signal ends the process.
 class TemporaryFolder {
 public:
   static Result<std::unique_ptr<TemporaryFolder>> create() {
-    std::error_code error;
-    std::filesystem::path parent = std::filesystem::temp_directory_path(error);
-    std::string pattern = (parent / "rho-bench-XXXXXX").string();
-    if (error || !mkdtemp(pattern.data()))
-      return makeError(DiagId::file_not_writable, {pattern, "no temporary folder can be made"});
-    return std::make_unique<TemporaryFolder>(pattern);
+    const char *named = std::getenv("TMPDIR");
+    const bool isNamed = named && *named != '\0';
+    const std::string pattern = std::string(isNamed ? named : "/tmp") + "/rho-bench-XXXXXX";
+    std::string path = pattern;
+    if (!mkdtemp(path.data()))
+      return makeError(DiagId::file_not_writable,
+                       {pattern, std::string(std::strerror(errno)) +
+                                     (isNamed ? ", its folder is that of $TMPDIR" : "")});
+    return std::make_unique<TemporaryFolder>(path);
   }
-  explicit TemporaryFolder(std::string path) : path(std::move(path)) {}
+  explicit TemporaryFolder(std::string path)
+      : path(std::move(path)), watcher([this] { watch(); }) {}
   ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
+    done = true;
+    watcher.join();
+    remove();
   }
   TemporaryFolder(const TemporaryFolder &) = delete;
   TemporaryFolder &operator=(const TemporaryFolder &) = delete;
   const std::string path;
+
+private:
+  void remove() const {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  void watch() const {
+    const sigset_t ending = files::SignalsHeld::set();
+    constexpr timespec pause{0, 50'000'000};
+    while (!done) {
+      const int signal = sigtimedwait(&ending, nullptr, &pause);
+      struct sigaction action = {};
+      if (signal < 0 || sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN)
+        continue;
+      remove();
+      pthread_sigmask(SIG_UNBLOCK, &ending, nullptr);
+      std::raise(signal);
+    }
+  }
+
+  const files::SignalsHeld held; // for the watcher, by all threads
+  std::atomic<bool> done = false;
+  std::thread watcher;
 };
 
 // From text to a loaded kernel, each way that there is. Milliseconds.

@@ -1,4 +1,5 @@
 // rho bench --kv: attention over a paged cache, beside one of plain f16 and the same kernel.
+#include "dsl/Findings.h"
 #include "runtime/Handles.h"
 #include "runtime/KvCache.h"
 #include "runtime/tool/Bench.h"
@@ -300,6 +301,11 @@ Result<int> kvCommand(const Options &options) {
   Result<std::string> file = options.onlyFile();
   if (!file)
     return file.error();
+  const std::string given = options.text("--kv");
+  const std::vector<std::string_view> formats = dsl::split(given, ',');
+  if (formats.size() > 2)
+    return makeError(DiagId::bad_option_value,
+                     {"--kv", dsl::shown(given), "one format or two, of keys and of values"});
   Result<Module> module = Module::load(*file);
   if (!module)
     return module.error();
@@ -311,11 +317,7 @@ Result<int> kvCommand(const Options &options) {
   Result<Engine> engine = Engine::create(*device, engineOptions);
   if (!engine)
     return engine.error();
-  std::string keys = options.text("--kv"), values = keys;
-  if (size_t comma = keys.find(','); comma != std::string::npos) {
-    values = keys.substr(comma + 1);
-    keys.resize(comma);
-  }
+  const std::string keys(formats.front()), values(formats.back());
   const bool emulated = device->isEmulated();
   std::vector<std::pair<int64_t, int64_t>> heads = options.pairs("--heads");
   if (heads.empty())

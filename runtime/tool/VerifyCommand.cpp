@@ -12,6 +12,7 @@
 #include "runtime/tool/Tool.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <tuple>
 
@@ -113,6 +114,20 @@ VerifyRow checkedRow(const Device &device, const BenchGemm &declared, const Gemm
   return row;
 }
 
+// As a shell reads it as one word.
+std::string shellWord(const std::string &text) {
+  const bool isPlain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("_-./:,+@").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (isPlain)
+    return text;
+  std::string quoted = "'";
+  for (char c : text)
+    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
 // How to see one problem alone.
 std::string runLine(const BenchGemm &gemm, const GemmShape &shape, const std::string &device,
                     int64_t seed) {
@@ -120,10 +135,10 @@ std::string runLine(const BenchGemm &gemm, const GemmShape &shape, const std::st
   const dsl::Gemm *declared = gemm.module.impl().module.findGemm(gemm.name);
   if (declared && declared->schedule.dependent)
     launch = launchName(*declared->schedule.dependent);
-  return "rho run " + gemm.file + " --gemm " + gemm.name + " --m " + std::to_string(shape.m) +
-         " --n " + std::to_string(shape.n) + " --k " + std::to_string(shape.k) + " --seed " +
-         std::to_string(seed) + " --device " + device + " --untuned" +
-         (launch.empty() ? "" : " --launch " + launch);
+  return "rho run " + shellWord(gemm.file) + " --gemm " + gemm.name + " --m " +
+         std::to_string(shape.m) + " --n " + std::to_string(shape.n) + " --k " +
+         std::to_string(shape.k) + " --seed " + std::to_string(seed) + " --device " +
+         shellWord(device) + " --untuned" + (launch.empty() ? "" : " --launch " + launch);
 }
 
 } // namespace

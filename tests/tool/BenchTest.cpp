@@ -126,6 +126,15 @@ TEST(BenchKvTest, shortestSequencesAreNoLongerThanTheLongest) {
             "error: --shortest is '65', it is at most --length, 64 [bad_option_value]\n");
 }
 
+TEST(BenchKvTest, formatsAreOneOrTwo) {
+  const std::vector<std::string> line = {"bench", "--kv", "f16,f16,f16", "--device=sm_80",
+                                         std::string(RHO_SOURCE_DIR) +
+                                             "/kernels/formats/int4_asym_g128.rho"};
+  EXPECT_EQ(kvCommand(Options::parse(line).value()).error().str(),
+            "error: --kv is 'f16,f16,f16', one format or two, of keys and of values "
+            "[bad_option_value]\n");
+}
+
 TEST(BenchKvTest, optionsOfGemmsBelongToGemms) {
   for (const std::vector<std::string> &own : {std::vector<std::string>{"--gemm", "g"},
                                               {"--m", "1"},

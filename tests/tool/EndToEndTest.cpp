@@ -179,6 +179,26 @@ TEST(BenchTest, writesOneRowAShape) {
   EXPECT_THAT(lines[4], HasSubstr(",3,64,128,"));
 }
 
+// The folder of its kernels, wherever a signal ends the process.
+TEST(BenchTest, leavesNothingInTheTemporaryFolder) {
+  const std::string temporary = scratchFolder() + "temporary";
+  std::filesystem::create_directory(temporary);
+  setenv("TMPDIR", temporary.c_str(), 1);
+  ToolProcess process = startTool({"bench", gemmFile("int4_g128_f16"), "--m", "1,2,3,4,5,6,7,8",
+                                   "--n", "512,1024", "--k", "512,1024", "--device", "sm_80"});
+  setenv("TMPDIR", "/none", 1);
+  const ToolResult lost = runTool({"bench", gemmFile("int4_g128_f16"), "--device", "sm_80"});
+  unsetenv("TMPDIR");
+  EXPECT_EQ(lost.code, 1);
+  EXPECT_EQ(lost.err, "error: '/none/rho-bench-XXXXXX' cannot be written: No such file or "
+                      "directory, its folder is that of $TMPDIR [file_not_writable]\n");
+  while (std::filesystem::is_empty(temporary))
+    usleep(1000);
+  kill(process.child, SIGINT);
+  EXPECT_EQ(process.wait().code, -1);
+  EXPECT_TRUE(std::filesystem::is_empty(temporary));
+}
+
 TEST(BenchTest, suitesAreForGpus) {
   std::string file = gemmFile("int4_g128_int8");
   EXPECT_EQ(runTool({"bench", file, "--suite", "llama", "--device", "sm_80"}).err,
@@ -222,6 +242,33 @@ TEST(VerifyCommandTest, filesHaveGemmsAndProblemsFitMemory) {
               HasSubstr("--count is '1000001', at most 1000000 [bad_option_value]"));
 }
 
+TEST(VerifyCommandTest, aNamedGemmIsThatOfTheFilesThatHaveIt) {
+  const std::vector<std::string> files = {gemmFile("int4_channel_f16"), gemmFile("int4_g128_int8")};
+  const std::vector<std::string> small = {"--count", "2",   "--m", "2",        "--n",
+                                          "64",      "--k", "128", "--device", "sm_80"};
+  auto verify = [&](const std::string &gemm) {
+    std::vector<std::string> line = {"verify", files[0], shipped("kernels/formats/int4_g128.rho"),
+                                     files[1], "--gemm", gemm};
+    line.insert(line.end(), small.begin(), small.end());
+    return runTool(line);
+  };
+  const ToolResult one = verify("int4_g128_int8");
+  EXPECT_EQ(one.code, 0) << one.out << one.err;
+  EXPECT_THAT(one.out, HasSubstr("checked     2 of 2, 0 failed\n"));
+  const ToolResult none = verify("int4_g128_int4");
+  EXPECT_EQ(none.code, 1);
+  EXPECT_EQ(none.out, "");
+  EXPECT_EQ(none.err, "error: no gemm 'int4_g128_int4', the module declares int4_channel_f16, "
+                      "int4_g128_int8, did you mean 'int4_g128_int8' [unknown_gemm]\n");
+  const std::string open = put(
+      "open2.rho", "format a(G: int) { element: s4 scale: f16 per k[G] value = element * scale }\n"
+                   "gemm g(G: int) { weight: a(G) activation: f16 output: f16 }\n");
+  EXPECT_THAT(runTool({"verify", files[0], open, "--gemm", "g"}).err,
+              HasSubstr("gemm NAME = g(G = ...) gives it one"));
+  EXPECT_EQ(runTool({"verify", shipped("kernels/formats/int4_g128.rho"), "--gemm", "g"}).err,
+            "error: no gemm 'g', the module declares none [unknown_gemm]\n");
+}
+
 TEST(VerifyCommandTest, checksRandomShapesOfEveryGemm) {
   std::string csv = scratchFolder() + "verify.csv";
   ToolResult result = runTool({"verify", gemmFile("int4_g128_int8"), gemmFile("int4_channel_f16"),
@@ -245,7 +292,7 @@ TEST(VerifyCommandTest, checksRandomShapesOfEveryGemm) {
 }
 
 TEST(VerifyCommandTest, aProblemThatFailsIsNamedAndTheOthersAreChecked) {
-  std::string roles = scratchFolder() + "roles.rho";
+  std::string roles = scratchFolder() + "my roles.rho";
   std::ofstream(roles)
       << "format w { element: s4 scale: f16 per channel value = element * scale }\n"
          "gemm roles { weight: w activation: f16 output: f16 "
@@ -254,7 +301,7 @@ TEST(VerifyCommandTest, aProblemThatFailsIsNamedAndTheOthersAreChecked) {
                                "1", "--n", "1", "--k", "64", "--device", "sm_80"});
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.out, HasSubstr("failed      roles: "));
-  EXPECT_THAT(result.out, HasSubstr("rho run " + roles + " --gemm roles --m 1 --n 1 --k "));
+  EXPECT_THAT(result.out, HasSubstr("rho run '" + roles + "' --gemm roles --m 1 --n 1 --k "));
   EXPECT_THAT(result.out, HasSubstr("checked     4 of 4, 2 failed\n"));
 }
 
