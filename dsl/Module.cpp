@@ -7,6 +7,8 @@
 #include "dsl/StandardLibrary.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -245,7 +247,9 @@ std::optional<Error> Module::whyNoneOf(std::string_view kind, std::string_view n
   return std::nullopt;
 }
 
+// Where there is none, errno says why.
 static std::optional<std::string> readText(const std::string &path) {
+  errno = ENOENT;
   if (path.find('\0') != std::string::npos) // behind which the system reads nothing
     return std::nullopt;
   std::ifstream in(path, std::ios::binary);
@@ -274,11 +278,9 @@ Result<Module> parseModule(std::string_view text, std::string_view name, const F
 }
 
 Result<Module> loadModule(const std::string &path) {
-  std::error_code error;
-  bool isFolder = path.empty() || std::filesystem::is_directory(path, error);
-  std::optional<std::string> text = isFolder ? std::nullopt : readText(path); // or a pipe
+  std::optional<std::string> text = readText(path); // of a file or of a pipe
   if (!text)
-    return makeError(DiagId::module_not_found, {shown(path)});
+    return makeError(DiagId::module_not_found, {shown(path), std::strerror(errno)});
   return parseModule(*text, path, readSource);
 }
 

@@ -93,12 +93,12 @@ TEST(Diagnostics, LongLinesAreShownAroundTheCaret) {
 }
 
 TEST(Diagnostics, WithoutAPlaceThereIsOnlyTheMessage) {
-  Error error = makeError(DiagId::module_not_found, {"a{0}b.rho"});
-  EXPECT_EQ(error.str(), "error: cannot read file 'a{0}b.rho' [module_not_found]\n");
+  Error error = makeError(DiagId::module_not_found, {"a{0}b.rho", "{0}"});
+  EXPECT_EQ(error.str(), "error: cannot read file 'a{0}b.rho': {0} [module_not_found]\n");
   // A span outside of the sources is no reason to crash.
   SourceMap none;
-  EXPECT_EQ(makeDiagnostic(DiagId::module_not_found, {"a"}, {7, 3, 4}, none).rendered,
-            "error: cannot read file 'a' [module_not_found]");
+  EXPECT_EQ(makeDiagnostic(DiagId::module_not_found, {"a", "b"}, {7, 3, 4}, none).rendered,
+            "error: cannot read file 'a': b [module_not_found]");
 }
 
 TEST(Diagnostics, ManyErrorsAreSortedAndCut) {

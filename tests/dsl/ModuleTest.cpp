@@ -141,10 +141,15 @@ TEST(Module, NonsenseGivesAHundredErrorsAtMost) {
 }
 
 TEST(Module, MissingFilesAreNamed) {
-  EXPECT_EQ(loadModule("no/such.rho").error().str(),
-            "error: cannot read file 'no/such.rho' [module_not_found]\n");
-  EXPECT_FALSE(loadModule("").ok());
-  EXPECT_FALSE(loadModule("/").ok()); // a folder
+  EXPECT_EQ(
+      loadModule("no/such.rho").error().str(),
+      "error: cannot read file 'no/such.rho': No such file or directory [module_not_found]\n");
+  EXPECT_EQ(loadModule("").error().str(),
+            "error: cannot read file '': No such file or directory [module_not_found]\n");
+  EXPECT_EQ(loadModule("/").error().str(),
+            "error: cannot read file '/': Is a directory [module_not_found]\n");
+  EXPECT_EQ(loadModule("/proc/self/mem").error().str(),
+            "error: cannot read file '/proc/self/mem': Input/output error [module_not_found]\n");
 }
 
 // What is read of a file that cannot be read to its end is no module, and the name is the whole
