@@ -14,7 +14,7 @@ Result<std::vector<Plan>> planCandidates(const dsl::Gemm &gemm, const Problem &p
                                          const SourceMap *sources);
 
 // The plan that has the schedule of `found`, which comes from a file or was made for another m,
-// with its placements and prediction for this problem. Errors: bad_plan where `found` is for
+// with its placements and prediction for this problem. Errors: plan_differs where `found` is for
 // another weight, device or declaration, else those of plan(), whose rules it is held to.
 Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,
                        const Plan &found, const SourceMap *sources);

@@ -1,6 +1,7 @@
 #include "compiler/Candidates.h"
 
 #include "compiler/plan/ScheduleCandidates.h"
+#include "dsl/Findings.h"
 
 #include <limits>
 #include <map>
@@ -82,11 +83,15 @@ Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const Devi
     same.schedule.tileCosts = s.tileCosts;
   std::istringstream lines(found.printForKernel()), legal(same.printForKernel());
   std::string line, other;
-  while (std::getline(lines, line))
-    if (!std::getline(legal, other) || line != other)
-      return makeError(DiagId::bad_plan, {line});
+  constexpr const char *end = "no more";
+  while (std::getline(lines, line)) {
+    if (!std::getline(legal, other))
+      other = end;
+    if (line != other)
+      return makeError(DiagId::plan_differs, {dsl::shown(line), dsl::shown(other)});
+  }
   if (std::getline(legal, other))
-    return makeError(DiagId::bad_plan, {"its end: '" + other + "' is missing"});
+    return makeError(DiagId::plan_differs, {end, dsl::shown(other)});
   return adopted;
 }
 

@@ -262,7 +262,7 @@ TEST_F(CandidatesTest, plansOfSeveralBatchesShareALayoutOrSayThatNoneServes) {
   Plan byTiles = shared[1];
   byTiles.schedule.packing = dsl::ScheduleDecl::Packing::Tiles;
   EXPECT_EQ(adoptPlan(panels, problems[1], device, byTiles, nullptr).error().diagnostics[0].id,
-            DiagId::bad_plan);
+            DiagId::plan_differs);
   // One problem has its own plan.
   EXPECT_EQ(sharedPlans(module.gemms[0], {problem}, device, nullptr)->at(0).print(),
             candidates(1)->at(0).print());
@@ -365,19 +365,22 @@ TEST_F(CandidatesTest, whatIsNotForThisDeclarationOrDeviceIsRefused) {
   };
   auto message = [](const Result<Plan> &plan) { return plan ? "adopted" : plan.error().str(); };
   EXPECT_EQ(message(adopted(text, {16, 4096, 8192})),
-            "error: malformed plan at 'shape n=4096 k=4096' [bad_plan]\n");
+            "error: a plan of another problem, device or declaration: it says "
+            "'shape n=4096 k=4096', here it is 'shape n=4096 k=8192' [plan_differs]\n");
+  const std::string another = "error: a plan of another problem, device or declaration: it says '";
   EXPECT_EQ(message(adopted(changed("mma ", "mma f16"), problem)),
-            "error: malformed plan at 'mma f16' [bad_plan]\n");
-  EXPECT_EQ(message(adopted(changed("target ", "target sm_80"), problem)),
-            "error: malformed plan at 'target sm_80' [bad_plan]\n");
-  EXPECT_EQ(message(adopted(changed("resident ", "resident 7 at 1"), problem)),
-            "error: malformed plan at 'resident 7 at 1' [bad_plan]\n");
+            another + "mma f16', here it is 'mma s8' [plan_differs]\n");
+  EXPECT_TRUE(
+      message(adopted(changed("target ", "target sm_80"), problem))
+          .starts_with(another + "target sm_80', here it is 'target sm_90a' [plan_differs]"));
+  EXPECT_TRUE(message(adopted(changed("resident ", "resident 7 at 1"), problem))
+                  .starts_with(another + "resident 7 at 1', here it is 'resident "));
   // The gemm that fixes its pipeline has another.
   std::string other = candidates(1, 1).value().at(0).print();
   ASSERT_TRUE(adopted(other, problem, 1));
   text = other;
-  EXPECT_EQ(message(adopted(changed("pipeline ", "pipeline 3"), problem, 1)),
-            "error: malformed plan at 'pipeline 3' [bad_plan]\n");
+  EXPECT_TRUE(message(adopted(changed("pipeline ", "pipeline 3"), problem, 1))
+                  .starts_with(another + "pipeline 3', here it is 'pipeline "));
   EXPECT_NE(message(adopted(changed("tile ", "tile 16 x 48 x 128"), problem)).find("[schedule_"),
             std::string::npos);
 }
