@@ -1,4 +1,5 @@
 // The safetensors container: https://huggingface.co/docs/safetensors, section Format.
+#include "dsl/Findings.h"
 #include "kernels/HeaderScanner.h"
 #include "kernels/TensorHeader.h"
 
@@ -87,9 +88,9 @@ private:
     do {
       std::string key = readString();
       if (ok() && !scanner.take(":"))
-        fail("':' is missing after '" + key + "'");
+        fail("':' is missing after '" + dsl::shown(key) + "'");
       if (ok() && !keys.insert(key).second)
-        fail("'" + key + "' stands twice in " + what);
+        fail("'" + dsl::shown(key) + "' stands twice in " + what);
       if (ok())
         member(key);
     } while (ok() && scanner.take(","));
@@ -178,7 +179,7 @@ private:
   }
 
   void readTensor(TensorEntry &tensor) {
-    std::string what = "'" + tensor.name + "'";
+    std::string what = "'" + dsl::shown(tensor.name) + "'";
     std::vector<int64_t> offsets;
     std::set<std::string> keys;
     readObject(what, keys, [&](const std::string &key) {
@@ -189,7 +190,7 @@ private:
       else if (key == "data_offsets")
         offsets = readCounts("the data_offsets of " + what);
       else
-        fail("'" + key + "' in " + what + " is no part of the format");
+        fail("'" + dsl::shown(key) + "' in " + what + " is no part of the format");
     });
     if (!ok())
       return;
@@ -272,13 +273,13 @@ TensorHeader readSafetensorsHeader(std::string_view file) {
   int64_t end = 0;
   for (TensorEntry *tensor : order) {
     if (tensor->begin < end)
-      return fail("'" + tensor->name + "' overlaps the tensor before it");
+      return fail("'" + dsl::shown(tensor->name) + "' overlaps the tensor before it");
     if (tensor->begin > end)
-      return fail("no tensor covers the bytes before '" + tensor->name + "'");
+      return fail("no tensor covers the bytes before '" + dsl::shown(tensor->name) + "'");
     end = tensor->begin + tensor->bytes;
     if (end > dataBytes)
-      return fail("'" + tensor->name + "' ends at byte " + std::to_string(end) + " of the data, " +
-                  std::to_string(dataBytes) + " are there");
+      return fail("'" + dsl::shown(tensor->name) + "' ends at byte " + std::to_string(end) +
+                  " of the data, " + std::to_string(dataBytes) + " are there");
     tensor->begin += static_cast<int64_t>(8 + length);
   }
   if (end != dataBytes)

@@ -1,5 +1,6 @@
 #include "kernels/SafetensorsFile.h"
 
+#include "dsl/Findings.h"
 #include "kernels/ShardIndex.h"
 
 #include <algorithm>
@@ -66,14 +67,14 @@ Status SafetensorsFile::addIndexed() {
   std::map<std::string_view, size_t> found;
   for (const TensorEntry &tensor : order)
     if (!found.emplace(tensor.name, tensor.shard).second)
-      return makeError(
-          DiagId::tensor_file_invalid,
-          {name, std::string(indexEnding), "two of its files hold '" + tensor.name + "'"});
-  for (const auto &[tensor, shard] : index->weightMap)
-    if (auto at = found.find(tensor); at == found.end() || at->second != shardOf[shard])
       return makeError(DiagId::tensor_file_invalid,
                        {name, std::string(indexEnding),
-                        "'" + tensor + "' is not in '" + shard + "', as it says"});
+                        "two of its files hold '" + dsl::shown(tensor.name) + "'"});
+  for (const auto &[tensor, shard] : index->weightMap)
+    if (auto at = found.find(tensor); at == found.end() || at->second != shardOf[shard])
+      return makeError(DiagId::tensor_file_invalid, {name, std::string(indexEnding),
+                                                     "'" + dsl::shown(tensor) + "' is not in '" +
+                                                         dsl::shown(shard) + "', as it says"});
   return Done{};
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/TensorFile.h"
 
+#include "dsl/Findings.h"
 #include "kernels/MappedFile.h"
 #include "kernels/SafetensorsFile.h"
 #include "kernels/ShardIndex.h"
@@ -31,12 +32,15 @@ std::string printExtents(const TensorEntry &tensor) {
 }
 
 std::string printNames(const std::vector<TensorEntry> &tensors) {
-  constexpr size_t shown = 10;
+  constexpr size_t most = 10, longest = 200; // of names that are chosen by copying them
   std::string text;
-  for (size_t i = 0; i < tensors.size() && i < shown; ++i)
-    text += (i > 0 ? ", '" : "'") + tensors[i].name + "'";
-  if (tensors.size() > shown)
-    text += " and " + std::to_string(tensors.size() - shown) + " more";
+  for (size_t i = 0; i < tensors.size() && i < most; ++i)
+    text += (i > 0 ? ", '" : "'") +
+            (tensors[i].name.size() > longest ? dsl::shown(tensors[i].name)
+                                              : dsl::visible(tensors[i].name)) +
+            "'";
+  if (tensors.size() > most)
+    text += " and " + std::to_string(tensors.size() - most) + " more";
   return text.empty() ? "none" : text;
 }
 

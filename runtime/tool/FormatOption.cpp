@@ -25,7 +25,8 @@ static Result<FormatPtr> fromFile(const std::string &path, const std::string &na
       return *std::move(why);
   if (name.empty() && own.size() != 1)
     return makeError(DiagId::format_name_needed,
-                     {dsl::shown(path), std::to_string(own.size()), dsl::join(own)});
+                     {dsl::shown(path), std::to_string(own.size()),
+                      all.empty() ? "there is none" : dsl::join(own.empty() ? all : own)});
   const dsl::Format *format = module->findFormat(name.empty() ? own[0] : name);
   if (!format)
     return module->whyNoneOf("format", name)

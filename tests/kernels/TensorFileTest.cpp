@@ -94,9 +94,9 @@ TEST_F(TensorFileTest, readsOneOfManySafetensors) {
                                           "[tensor_type_unsupported]\n");
   EXPECT_EQ(readError(path), "error: '" + path +
                                  "' holds 3 tensors, choose one as FILE.safetensors:NAME: "
-                                 "'q\u00e9\U0001f600\n', 'b', 'ids' [tensor_name_needed]\n");
+                                 "'q\u00e9\U0001f600\\x0a', 'b', 'ids' [tensor_name_needed]\n");
   EXPECT_EQ(readError(path + ":c"), "error: there is no tensor 'c' in '" + path +
-                                        "', it holds 'q\u00e9\U0001f600\n', 'b', 'ids' "
+                                        "', it holds 'q\u00e9\U0001f600\\x0a', 'b', 'ids' "
                                         "[tensor_not_found]\n");
 }
 
@@ -177,6 +177,18 @@ TEST_F(TensorFileTest, refusesMalformedSafetensors) {
   EXPECT_EQ(headerError(R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
                         R"("v":{"dtype":"F32","shape":[1,1],"data_offsets":[4,8]}})"),
             expected("'v' overlaps the tensor before it"));
+  const std::string longName(10000, 'n'), control = R"(\u001b[2J)";
+  for (const auto &[name, shown] :
+       {std::pair{longName, longName.substr(0, 48) + "..."}, {control, std::string("\\x1b[2J")}}) {
+    EXPECT_EQ(
+        headerError("{\"" + name + R"(":{"dtype":"F32","shape":[2,4],"data_offsets":[0,24]}})"),
+        expected("the shape of '" + shown + "' does not make its 24 bytes"));
+    EXPECT_EQ(
+        headerError("{\"" + name + R"(":{"dtype":"F32","shape":[2,3],"data_offsets":[8,32]}})"),
+        expected("no tensor covers the bytes before '" + shown + "'"));
+    EXPECT_EQ(headerError("{\"w\":{\"" + name + R"(":1}})"),
+              expected("'" + shown + "' in 'w' is no part of the format"));
+  }
 }
 
 TEST_F(TensorFileTest, survivesEveryCutAndEveryChangedByteOfAHeader) {

@@ -212,6 +212,11 @@ TEST(QuantizeTest, mistakesAreErrors) {
   EXPECT_EQ(error({"--format", two, "-o", out}),
             "error: '" + two +
                 "' declares 2 formats, choose one as FILE.rho:NAME: a, b [format_name_needed]\n");
+  const std::string none = put("noformat.rho", "");
+  EXPECT_EQ(error({"--format", none, "-o", out}),
+            "error: '" + none +
+                "' declares 0 formats, choose one as FILE.rho:NAME: there is none "
+                "[format_name_needed]\n");
   EXPECT_THAT(error({"--format", "nvfp4", "-o", out, "--only", "layer*"}),
               HasSubstr("[pattern_matches_nothing]"));
   std::vector<float> bad = weights();
