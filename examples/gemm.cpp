@@ -1,6 +1,7 @@
 // y = x * w^T with int4 weights: declaration, kernel, packed weights, launch, result.
 #include "runtime/Rho.h"
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 
 const char *text = R"(

@@ -45,8 +45,8 @@ target_compile_features(rho_shared INTERFACE cxx_std_20)
 target_include_directories(rho_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/rho>)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/rho)
-file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/rho-config.cmake
-  CONTENT "include(\${CMAKE_CURRENT_LIST_DIR}/rho-targets.cmake)\n" @ONLY)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/rho-config.cmake.in
+  ${CMAKE_BINARY_DIR}/rho-config.cmake INSTALL_DESTINATION ${package})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/rho-config-version.cmake
   COMPATIBILITY SameMinorVersion)
 set_target_properties(rho_shared rho PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON) # to LLVM's folder

@@ -134,7 +134,7 @@ private:
 
 struct EngineOptions {
   // Disk cache folder; empty: $RHO_CACHE_DIR, else $XDG_CACHE_HOME/rho, else ~/.cache/rho.
-  std::string cacheDirectory;
+  std::string cacheDirectory = {};
   // What is kept of a kernel may still be made when the call that compiled it has returned: on one
   // more thread, by NVRTC, for some tenths of a second. The engine's last handle waits for it.
   bool diskCache = true;
@@ -144,7 +144,7 @@ struct EngineOptions {
   int64_t cacheLimitBytes = 0;
   bool useTuned = true; // prefer what Engine::tune() kept to the planner's choice
   // Folder of what Engine::tune() keeps; empty: `tuned` in the disk cache's folder.
-  std::string tunedDirectory;
+  std::string tunedDirectory = {};
   // At most so many threads of the host at a time for each call that plans, compiles, quantizes or
   // packs, of the engine and of its gemms; 0: one for each core; with 1 nothing goes on behind a
   // call. An emulated launch takes them all.
@@ -177,8 +177,8 @@ struct CompileReport {
 // the type has more than 8 bits, in four where it has more than 16, little-endian; above the bits
 // of a signed integer its sign may go on, so that -1 of s4 is 15 or 255.
 struct ComponentCodes {
-  std::string_view component; // by its name in the declaration
-  std::span<const uint8_t> codes;
+  std::string_view component = {}; // by its name in the declaration
+  std::span<const uint8_t> codes = {};
 };
 
 // Activations in the gemm's activation format, ready for launches: codes and scales on the device.
@@ -292,7 +292,7 @@ struct TuneOptions {
   int64_t candidates = 24; // at most
   // Called from several threads at once, whenever another candidate is compiled. What it throws
   // ends the tuning: no other candidate is begun, and tune() throws it. So with MeasureGemm.
-  std::function<void(int64_t done, int64_t total)> compiled;
+  std::function<void(int64_t done, int64_t total)> compiled = {};
 };
 
 struct TuneReport {
