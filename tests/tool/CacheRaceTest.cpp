@@ -33,9 +33,17 @@ protected:
             "--device",    "sm_80",
             "--cache-dir", cache};
   }
+  // Without the plans beside them.
+  static std::vector<cache::StoredEntry> kernels(const std::string &cache) {
+    std::vector<cache::StoredEntry> entries = cache::storedEntries(cache);
+    std::erase_if(entries, [&](const cache::StoredEntry &each) {
+      return !fs::exists(cache + "/" + each.key + "/ptx");
+    });
+    return entries;
+  }
   // The key of this gemm, as found in a folder of its own.
   static std::string onlyKey(const std::string &cache) {
-    std::vector<cache::StoredEntry> entries = cache::storedEntries(cache);
+    const std::vector<cache::StoredEntry> entries = kernels(cache);
     EXPECT_EQ(entries.size(), 1U);
     return entries.empty() ? "" : entries[0].key;
   }
@@ -188,7 +196,7 @@ TEST_F(CacheRaceTest, AFullDiskCostsTheEntryAndNothingElse) {
   EXPECT_THAT(result.out, HasSubstr("warning     cache folder " + cache +
                                     " is not writable, nothing is kept on disk: File too large\n"));
   EXPECT_THAT(result.out, HasSubstr("result      PASS: "));
-  EXPECT_TRUE(cache::storedEntries(cache).empty());
+  EXPECT_TRUE(kernels(cache).empty()); // there may be room for its plan
   EXPECT_TRUE(fs::is_empty(cache + "/staging"));
   EXPECT_THAT(runTool(arguments(cache)).out, HasSubstr("cache       miss, compiled"));
   EXPECT_THAT(runTool(arguments(cache)).out, HasSubstr("cache       hit, from disk"));
