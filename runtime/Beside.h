@@ -10,13 +10,15 @@ namespace rho {
 // What `work` gives: of another thread, or of the one that asks for it where the caller is to be
 // alone, or where no thread is to be had.
 template <class Work>
-std::future<std::invoke_result_t<Work &>> beside(bool alone, const Work &work) {
+std::future<std::invoke_result_t<const Work &>> beside(bool alone, const Work &work) {
+  auto whenAsked = [&] { return std::async(std::launch::deferred, work); };
+  if (alone)
+    return whenAsked();
   try {
-    if (!alone)
-      return std::async(std::launch::async, work);
+    return std::async(std::launch::async, work);
   } catch (const std::system_error &) { // no thread
+    return whenAsked();
   }
-  return std::async(std::launch::deferred, work);
 }
 
 } // namespace rho
