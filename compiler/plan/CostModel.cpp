@@ -41,8 +41,9 @@ std::optional<double> predictLibraryMicroseconds(const Problem &problem, const s
   double bytes = trafficBytes(problem, bits, bits);
   if (device.warm)
     return predictLibraryMicroseconds(problem, type, warmed(bytes, device));
-  // Of the peaks, as libraries reach them; Hopper's clock falls under matrix load (cuBLASLt on an
-  // H200, results/h200/llama.csv: 0.94 of what was measured, standard deviation 0.08).
+  // Of the peaks, as libraries reach them; Hopper's clock falls under matrix load (cuBLASLt's bf16
+  // and fp8 on an H200, results/h200/llama.csv: 0.96 of what was measured, standard deviation
+  // 0.09).
   constexpr double memoryShare = 0.9;
   double tensorShare = 0.85 * (targetOf(device.target).hasWgmma ? sustainedClock : 1);
   double memory = bytes / (device.bandwidthGBs * 1e3 * memoryShare);
