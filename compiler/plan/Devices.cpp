@@ -186,7 +186,7 @@ const dsl::Device *declarationOf(std::string_view product, const std::string &ar
       alike = &device;
       mostShared = shared;
     }
-    if (!running && device.target == target)
+    if (!running && targetFor(device.target) == target)
       running = &device;
   }
   return alike ? alike : running;

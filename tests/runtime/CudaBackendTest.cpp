@@ -56,13 +56,14 @@ TEST(CudaBackend, ClocksThatTheDriverHidesAreThePublishedOnes) {
 }
 
 TEST(CudaBackend, RatesOfUndeclaredArchitecturesAreThoseOfTheKernelsThatTheyRun) {
-  for (auto [major, minor] : {std::pair{8, 7}, {10, 3}, {11, 0}}) {
+  for (auto [major, minor, shipped] : {std::tuple{8, 7, "a40"}, {10, 3, "b200"}, {11, 0, "b200"}}) {
     const Driver &driver = resetFake();
     fake().attributes[COMPUTE_CAPABILITY_MAJOR] = major;
     fake().attributes[COMPUTE_CAPABILITY_MINOR] = minor;
     std::shared_ptr<Backend> backend = *openDevice(driver, 0);
     const compiler::DeviceModel &model = backend->model();
-    const compiler::DeviceModel like = *compiler::modelOfTarget(model.target);
+    const compiler::DeviceModel like = compiler::modelOf(*compiler::shippedDevice(shipped));
+    EXPECT_EQ(model.target, like.target);
     EXPECT_EQ(model.registersPerSm, like.registersPerSm) << major << minor;
     EXPECT_EQ(model.threadsPerSm, like.threadsPerSm) << major << minor;
     EXPECT_EQ(model.rates.throughput, like.rates.throughput) << major << minor;

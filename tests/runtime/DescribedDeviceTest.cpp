@@ -101,7 +101,7 @@ TEST(DescribedDevices, AreThoseOfTheirKind) {
   EXPECT_EQ(like("NVIDIA GeForce RTX 4060", "sm_89"), "rtx_4090");
   EXPECT_EQ(like("NVIDIA L4", "sm_89"), "l40s");
   EXPECT_EQ(like("", "sm_90"), "h200");
-  EXPECT_EQ(like("NVIDIA GeForce RTX 6090", "sm_130"), "l40s"); // whose kernels it runs
+  EXPECT_EQ(like("NVIDIA GeForce RTX 6090", "sm_130"), "b200"); // whose kernels it runs
 }
 
 TEST(DescribedDevices, NonsenseIsRefused) {

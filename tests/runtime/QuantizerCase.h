@@ -178,16 +178,6 @@ inline std::vector<QuantizerCase> quantizerCases() {
       {"format a { element: s4 remap 0 to [9, -9, 0.3, 5] by selector block: ue4m10 per k[32] "
        "selector: u2 in block value = element * block "
        "encode { block = best(absmax(x) / 9, absmax(x) / 7, 0) } }"},
-      // Of powers of two, which have no quick way, as numbers; of a float, a code that is not -0.
-      {"format a { element: e8m0 remap 2 to [5, 3] by sel scale: f16 per k[64] sel: u1 per k[64] "
-       "value = element * scale encode { scale = 1 } }",
-       {},
-       {},
-       {},
-       "f16"},
-      {"format a { element: e2m1 remap 7 to [5, -5] by sel scale: f16 per k[64] sel: u1 per k[64] "
-       "value = element * scale encode { scale = 1 } }",
-       {{4, 1}}},
       // As COMET's, with the order of codes that 8-bit instructions take.
       {s4 + s8 + mix("low: low high: high budget 20%", 128), {{}, {8, 1, {0, 3, 1, 2}}}},
       {s4 + s8 + mix("low: low high: high budget 20%", 128), {{8}, {}}, {1, 0, 0}},
@@ -304,6 +294,16 @@ inline std::vector<QuantizerCase> quantizerCases() {
        "scale = (max(x) - min(x)) / 255 } }"},
       // Of 500 blocks 323, which the product of doubles falls short of.
       {s4 + s8 + mix("low: low high: high budget 64.6%", 8)},
+      // Of powers of two, which have no quick way, as numbers; of a float, a code that is not -0.
+      {"format a { element: e8m0 remap 2 to [5, 3] by sel scale: f16 per k[64] sel: u1 per k[64] "
+       "value = element * scale encode { scale = 1 } }",
+       {},
+       {},
+       {},
+       "f16"},
+      {"format a { element: e2m1 remap 7 to [5, -5] by sel scale: f16 per k[64] sel: u1 per k[64] "
+       "value = element * scale encode { scale = 1 } }",
+       {{4, 1}}},
   };
 }
 
