@@ -1,5 +1,6 @@
 // Plans as canonical text.
 #include "compiler/Plan.h"
+#include "dsl/Findings.h"
 #include "dsl/Numbers.h"
 
 #include <algorithm>
@@ -226,7 +227,7 @@ Result<Plan> Plan::parse(std::string_view text) {
     const bool isNew = seen.insert(key).second || key == placementKey;
     if (field == std::end(fields) || !isNew ||
         !field->read(space == std::string::npos ? "" : line.substr(space + 1), plan))
-      return makeError(DiagId::bad_plan, {line});
+      return makeError(DiagId::bad_plan, {dsl::shown(line)});
   }
   for (const char *needed : {"shape", "target", "mma", "tile", "warps", "pipeline"})
     if (!seen.contains(needed))

@@ -347,6 +347,11 @@ TEST_F(CandidatesTest, everyCandidateComesBackFromItsText) {
   }
 }
 
+TEST_F(CandidatesTest, anEndlessLineIsShownShort) {
+  EXPECT_EQ(Plan::parse(std::string(1 << 20, 'a')).error().str(),
+            "error: malformed plan at '" + std::string(48, 'a') + "...' [bad_plan]\n");
+}
+
 TEST_F(CandidatesTest, aPlanIsAdoptedForAnotherM) {
   Plan plan = candidates(2).value().at(1);
   Result<Plan> back = adopted(plan.print(), {9, 4096, 4096});
