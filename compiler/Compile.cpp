@@ -256,8 +256,8 @@ public:
     --running;
     isCompiling = false;
     changed.notify_all();
-    if (!std::exchange(isAwaited,
-                       true)) // behind what the first one made, so that it is called before
+    // Behind what the first one made, so that it is called before that is destroyed.
+    if (!std::exchange(isAwaited, true))
       std::atexit([] { all().finish(); });
   }
 

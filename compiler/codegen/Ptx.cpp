@@ -64,8 +64,8 @@ const char *ptxFeature(const llvm::Module &module, llvm::StringRef target) {
   if (target == "sm_86")
     return "+ptx71";
   if (target == "sm_90a")
-    return "+ptx80"; // and sm_90 as sm_89, with 78
-  return "+ptx78";
+    return "+ptx80";
+  return "+ptx78"; // sm_89, sm_90
 }
 
 void initialize() {

@@ -6,6 +6,7 @@
 // prediction is: "near" within a quarter of the printed speed-up over f16, else "low" or "high",
 // and "slower" or "faster" where it is on the other side of f16. RHO_BLESS=1 rewrites these two
 // columns, and what is near in each device's rows at few and at many batch rows, behind the table.
+#include "dsl/Findings.h"
 #include "tests/compiler/Predictions.h"
 #include "tests/dsl/Files.h"
 
@@ -98,19 +99,13 @@ std::string withVerdicts(const std::string &file) {
   return result + tally.text();
 }
 
-std::vector<std::string> linesOf(const std::string &text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);)
-    lines.push_back(line);
-  return lines;
-}
-
 TEST(Razer, speedUpsAreAsNearAsTheTableSays) {
   const std::string known = test::text(razerTables), now = withVerdicts(known);
   if (test::blessing())
     std::ofstream(razerTables, std::ios::binary) << now;
-  const std::vector<std::string> before = linesOf(test::text(razerTables)), after = linesOf(now);
+  const std::string table = test::text(razerTables);
+  const std::vector<std::string_view> before = dsl::split(table, '\n'),
+                                      after = dsl::split(now, '\n');
   ASSERT_EQ(before.size(), after.size());
   for (size_t i = 0; i < after.size(); ++i)
     EXPECT_EQ(after[i], before[i]) << "now, and in the table; RHO_BLESS=1 rewrites it";

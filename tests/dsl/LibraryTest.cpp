@@ -94,15 +94,20 @@ TEST_P(Library, NumbersAreTheNearestOfTheirFormat) {
 INSTANTIATE_TEST_SUITE_P(Formats, Library, testing::ValuesIn(names(false)),
                          [](const auto &info) { return info.param; });
 
+std::vector<float> numbersWithOutliers(uint64_t seed, int64_t count) {
+  std::mt19937_64 random = test::generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> x;
+  for (int64_t i = 0; i < count; ++i)
+    x.push_back(normal(random) * (random() % 50 == 0 ? 20.0f : 1.0f));
+  return x;
+}
+
 // Each code with its scales: no other of its part would bring the sum of parts nearer, a first
 // part's before a residual is added.
 TEST(LibraryParts, NumbersAreTheNearestOfTheirPart) {
   constexpr int64_t many = 64, wide = 1280;
-  std::mt19937_64 random = test::generator(9);
-  std::normal_distribution<float> normal;
-  std::vector<float> x;
-  for (int64_t i = 0; i < many * wide; ++i)
-    x.push_back(normal(random) * (random() % 50 == 0 ? 20.0f : 1.0f));
+  const std::vector<float> x = numbersWithOutliers(9, many * wide);
   for (const std::string &name : names(true)) {
     FormatPtr format = shipped(name);
     QuantizedMatrix q =
@@ -138,11 +143,7 @@ TEST(LibraryParts, NumbersAreTheNearestOfTheirPart) {
 // Parts are there for numbers that the first of them stores badly.
 TEST(LibraryParts, AreCloserThanTheFirstAlone) {
   constexpr int64_t many = 64, wide = 1024;
-  std::mt19937_64 random = test::generator(5);
-  std::normal_distribution<float> normal;
-  std::vector<float> x;
-  for (int64_t i = 0; i < many * wide; ++i)
-    x.push_back(normal(random) * (random() % 50 == 0 ? 20.0f : 1.0f));
+  const std::vector<float> x = numbersWithOutliers(5, many * wide);
   auto errorOf = [&](FormatPtr format) {
     QuantizedMatrix q =
         *quantize(std::move(format), {x.data(), MatrixView::Type::F32, many, wide, wide}, true);
