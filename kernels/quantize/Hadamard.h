@@ -11,14 +11,12 @@
 namespace rho::kernels {
 
 // Of order n = 2^p * m: the Kronecker product of Sylvester's matrix of order 2^p and a core of
-// order m, 1 or the least that Paley's constructions give (J. Math. Phys. 12, 1933): q + 1 for a
-// power q of a prime, q = 3 mod 4, and 2 * (q + 1) for q = 1 mod 4. So 12, 20, 28, 108, 148, 344,
-// ...
+// order m (kernels/quantize/HadamardCores.h), 1, 12, 20, 28, 92, 108, 344, ...
 class Hadamard {
 public:
-  // Error no_hadamard_order for an n of no such form, with cores of at most `maxCore`.
+  // Of order 1, 2, a multiple of 4 up to 512, an order up to 1024 of Paley's, and 2^p times these.
+  // Error no_hadamard_order for another n.
   static Result<Hadamard> ofOrder(int64_t n);
-  static constexpr int64_t maxCore = 1024;
 
   int64_t order() const { return n; }
   int64_t coreOrder() const { return core->m; }
@@ -37,7 +35,7 @@ private:
     int64_t m;
     std::vector<int8_t> entries, transposed; // [m][m]
   };
-  // Made once in a process, shared by all matrices; null where there is none.
+  // Made once in a process, shared by all matrices.
   static std::shared_ptr<const Core> coreOf(int64_t m);
 
   Hadamard(int64_t n, std::shared_ptr<const Core> core) : n(n), core(std::move(core)) {}

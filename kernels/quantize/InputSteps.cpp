@@ -1,9 +1,10 @@
 #include "kernels/quantize/InputSteps.h"
 
+#include "kernels/quantize/HadamardCores.h"
+
 namespace rho::kernels {
 
-static_assert(Hadamard::maxCore <= InputSteps::Rotation::mostCore,
-              "every rotation has its kernels");
+static_assert(mostHadamardCore <= InputSteps::Rotation::mostCore, "every rotation has its kernels");
 
 InputSteps inputSteps(const LayerTransform &transform) {
   InputSteps steps;

@@ -82,7 +82,7 @@ TEST(EncodeLayer, RotationNeedsNoActivations) {
   layer.weight.row(2)[5] = std::nanf(""); // which a rotation spreads over its row
   EXPECT_EQ(errorOf(encodeLayer(layer.weight, nullptr, formats, steps)),
             "error: NaN at row 2, column 5, a weight is finite [non_finite_input]\n");
-  layer.weight = integers(4, 92, 1);
+  layer.weight = integers(4, 668, 1);
   EXPECT_NE(errorOf(encodeLayer(layer.weight, nullptr, formats, steps)).find("[no_hadamard_order]"),
             std::string::npos);
 }
