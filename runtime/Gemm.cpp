@@ -45,30 +45,16 @@ TensorMapShape tensorMapShape(const compiler::KernelParameter &parameter, Device
 }
 
 // That a launch writes over nothing that it reads.
-Status checkApart(const Gemm &gemm, const Buffer &weight, const Activations &x,
-                  const Buffer &workspace, DevicePointer y) {
-  struct Range {
-    const char *what;
-    uint64_t first, bytes;
-    bool meets(const Range &other) const {
-      return bytes > 0 && other.bytes > 0 && first < other.first + other.bytes &&
-             other.first < first + bytes;
-    }
-  };
-  const auto outputs = static_cast<uint64_t>(gemm.shape().m * gemm.shape().n);
-  const Range ofWeight{"weight", weight.address(), static_cast<uint64_t>(gemm.packedWeightBytes())};
-  const Range ofWorkspace{"workspace", workspace.address(),
-                          static_cast<uint64_t>(gemm.workspaceBytes())};
-  const Range ofOutput{"y", y, outputs * static_cast<uint64_t>(scalarBytes(gemm.outputType()))};
+Status checkMemory(const Gemm &gemm, const Buffer &weight, const Activations &x,
+                   const Buffer &workspace, DevicePointer y) {
+  const GemmShape shape = gemm.shape();
   const Activations::Impl &impl = x.impl();
-  const int64_t viewed = impl.view == 0 ? 0 : impl.m * impl.layout.pitchBytes;
-  const Range ofView{"x", impl.view, static_cast<uint64_t>(viewed)};
-  for (const auto &[a, b] : {std::pair(ofOutput, ofWeight), std::pair(ofOutput, ofWorkspace),
-                             std::pair(ofWorkspace, ofWeight), std::pair(ofOutput, ofView),
-                             std::pair(ofWorkspace, ofView)})
-    if (a.meets(b))
-      return makeError(DiagId::buffers_overlap, {a.what, b.what});
-  return Done{};
+  const Memory ofWeight{"weight", weight.address(), gemm.packedWeightBytes()};
+  const Memory ofWorkspace{"workspace", workspace.address(), gemm.workspaceBytes()};
+  const Memory ofOutput{"y", y, shape.m * shape.n * scalarBytes(gemm.outputType())};
+  const Memory ofView{"x", impl.view, impl.view == 0 ? 0 : impl.m * impl.layout.pitchBytes};
+  Status apart = checkApart(ofOutput, {ofWeight, ofWorkspace, ofView});
+  return apart ? checkApart(ofWorkspace, {ofWeight, ofView}) : apart;
 }
 
 } // namespace
@@ -136,7 +122,7 @@ Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
           checkBuffer(workspace, *pimpl->backend, "workspace", workspaceBytes(), dataAlignment);
       !good)
     return good;
-  if (Status good = checkApart(*this, weight, x, workspace, y); !good)
+  if (Status good = checkMemory(*this, weight, x, workspace, y); !good)
     return good;
 
   std::array<LaunchArgument, maxKernelParameters> arguments;

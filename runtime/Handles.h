@@ -9,6 +9,7 @@
 #include "runtime/Rho.h"
 #include "runtime/cache/Sha256.h"
 
+#include <initializer_list>
 #include <map>
 #include <new>
 #include <stdexcept>
@@ -92,6 +93,23 @@ inline Status checkPointer(DevicePointer address, const char *what, uint64_t ali
   if (address % alignment != 0)
     return makeError(DiagId::misaligned_pointer,
                      {what, std::to_string(address), std::to_string(alignment)});
+  return Done{};
+}
+
+// What a launch reads or writes on the device.
+struct Memory {
+  const char *what;
+  DevicePointer first;
+  int64_t bytes;
+};
+
+// That `written` has no byte of the others. Errors: buffers_overlap.
+inline Status checkApart(const Memory &written, std::initializer_list<Memory> others) {
+  for (const Memory &other : others)
+    if (written.bytes > 0 && other.bytes > 0 &&
+        (written.first - other.first < static_cast<uint64_t>(other.bytes) ||
+         other.first - written.first < static_cast<uint64_t>(written.bytes)))
+      return makeError(DiagId::buffers_overlap, {written.what, other.what});
   return Done{};
 }
 

@@ -5,6 +5,7 @@
 #include "runtime/EngineImpl.h"
 #include "runtime/KvCacheImpl.h"
 #include "runtime/Misfit.h"
+#include "runtime/Scalar.h"
 
 #include <algorithm>
 #include <cmath>
@@ -423,6 +424,15 @@ Status KvCache::attend(const KvBatch &batch, DevicePointer queries, DevicePointe
     if (Status good = checkPointer(pointer, what, dataAlignment); !good)
       return good;
   const KvBatch::Impl &b = *batch.pimpl;
+  const compiler::KvShape &shape = pimpl->layout.shape;
+  const int64_t rowBytes = shape.headDim * scalarBytes(pimpl->options.type),
+                heads = b.sequences * shape.queryHeads * rowBytes,
+                tails = b.sequences * shape.pageTokens * shape.kvHeads * rowBytes;
+  if (Status apart = checkApart({"output", output, heads}, {{"queries", queries, heads},
+                                                            {"tail keys", tailKeys, tails},
+                                                            {"tail values", tailValues, tails}});
+      !apart)
+    return apart;
   const uint64_t pointers[] = {pimpl->keys.address(),
                                pimpl->values.address(),
                                b.table.address(),
@@ -438,7 +448,6 @@ Status KvCache::attend(const KvBatch &batch, DevicePointer queries, DevicePointe
     arguments.push_back({&pointer, 8});
   arguments.push_back({&columns, 4});
   arguments.push_back({&pimpl->scoreScale, 4});
-  const compiler::KvShape &shape = pimpl->layout.shape;
   LaunchShape grid;
   grid.grid = {static_cast<uint32_t>(b.mostItems * shape.kvHeads * shape.headSets()), 1, 1};
   Status launched = pimpl->backend->launch(*pimpl->attend->loaded, grid, arguments, stream);

@@ -103,7 +103,8 @@ public:
   // read. All in device memory, 16-byte aligned. Compiles nothing, allocates nothing, never blocks
   // on a GPU. Queries times softmaxScale, log2(e) and the slopes of keys are numbers of
   // `type`: of f16 below 65504, past which outputs are NaN, and below 6e-5 with fewer digits.
-  // Errors: null_pointer, misaligned_pointer, kv_other_cache.
+  // Errors: null_pointer, misaligned_pointer, kv_other_cache, buffers_overlap of the output and any
+  // token of the others.
   Status attend(const KvBatch &batch, DevicePointer queries, DevicePointer tailKeys,
                 DevicePointer tailValues, DevicePointer output, Stream stream = nullptr) const;
   bool valid() const { return pimpl != nullptr; }

@@ -132,6 +132,16 @@ TEST(KvCacheErrors, callsOutOfRange) {
   expect(cache.dequantize(*jobs, at, at, 256),
          "values lies in the memory of keys, which a launch would write over [buffers_overlap]");
   expect(cache.attend(*batch, at, at, at, at + 8), "[misaligned_pointer]");
+  // One sequence: queries and output of 4 * 128 numbers, tails of 64 * 2 * 128.
+  const DevicePointer behindTails = at + 32768, behind = behindTails + 1024;
+  auto overlaps = [&](const char *what) {
+    return "output lies in the memory of " + std::string(what) +
+           ", which a launch would write over [buffers_overlap]";
+  };
+  expect(cache.attend(*batch, behind, at, at, behind), overlaps("queries"));
+  expect(cache.attend(*batch, behind, at, behind + 1024, at + 32768 - 16), overlaps("tail keys"));
+  expect(cache.attend(*batch, behind, at, at + 16, behindTails), overlaps("tail values"));
+  EXPECT_TRUE(cache.attend(*batch, behind, at, at, behindTails));
   Result<KvCache> other = KvCache::create(f.engine, f.module, optionsFor("kv4", "kv4"));
   ASSERT_GOOD(other);
   expect(other->quantize(*jobs, at, at, 256),
