@@ -1,6 +1,7 @@
 #include "runtime/cuda/CublasLt.h"
 
 #include "dsl/Division.h"
+#include "dsl/Lasting.h"
 #include "runtime/cuda/SharedLibrary.h"
 
 namespace rho::cuda {
@@ -97,9 +98,9 @@ Result<CublasLt> CublasLt::openFrom(const std::vector<std::string> &libraryNames
 
 Result<const CublasLt *> CublasLt::open() {
   // As those of NVRTC.
-  static const Result<CublasLt> library =
-      openFrom({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
-                "/usr/local/cuda/lib64/libcublasLt.so"});
+  static const auto &library =
+      dsl::lasting(openFrom({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
+                             "/usr/local/cuda/lib64/libcublasLt.so"}));
   if (!library)
     return library.error();
   return &*library;

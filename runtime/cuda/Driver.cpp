@@ -1,5 +1,6 @@
 #include "runtime/cuda/Driver.h"
 
+#include "dsl/Lasting.h"
 #include "runtime/cuda/SharedLibrary.h"
 
 #include <array>
@@ -52,7 +53,7 @@ Result<Driver> Driver::openFrom(const std::vector<std::string> &libraryNames) {
 }
 
 Result<const Driver *> Driver::open() {
-  static const Result<Driver> driver = openFrom({"libcuda.so.1"});
+  static const auto &driver = dsl::lasting(openFrom({"libcuda.so.1"}));
   if (!driver)
     return driver.error();
   return &*driver;

@@ -19,7 +19,8 @@ struct Driver {
 
   int version = 0; // 1000 * major + 10 * minor of the newest CUDA that it serves
 
-  // The process's driver, initialised. Error cuda_not_available says what is missing.
+  // The process's driver, initialised, there until the process has ended. Error cuda_not_available
+  // says what is missing.
   static Result<const Driver *> open();
   // The same from other library names: for tests of what is missing.
   static Result<Driver> openFrom(const std::vector<std::string> &libraryNames);

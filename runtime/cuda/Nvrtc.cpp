@@ -1,5 +1,6 @@
 #include "runtime/cuda/Nvrtc.h"
 
+#include "dsl/Lasting.h"
 #include "runtime/cuda/SharedLibrary.h"
 
 namespace rho::cuda {
@@ -33,9 +34,9 @@ Result<Nvrtc> Nvrtc::openFrom(const std::vector<std::string> &libraryNames) {
 Result<const Nvrtc *> Nvrtc::open() {
   // The library's name carries the version of its interface. The last one is the toolkit's default
   // folder, which few systems have in the loader's search path.
-  static const Result<Nvrtc> nvrtc =
-      openFrom({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so",
-                "/usr/local/cuda/lib64/libnvrtc.so"});
+  static const auto &nvrtc =
+      dsl::lasting(openFrom({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so",
+                             "/usr/local/cuda/lib64/libnvrtc.so"}));
   if (!nvrtc)
     return nvrtc.error();
   return &*nvrtc;

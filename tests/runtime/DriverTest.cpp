@@ -6,6 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <functional>
+
 namespace rho::cuda {
 namespace {
 
@@ -14,6 +17,27 @@ TEST(Driver, AbsenceSaysWhatIsMissing) {
   ASSERT_FALSE(driver);
   EXPECT_EQ(driver.error().str(), "error: no CUDA device: libcuda-absent.so.1: cannot open shared "
                                   "object file: No such file or directory [cuda_not_available]\n");
+}
+
+// Run when the process ends, after what functions keep.
+struct AtEnd {
+  ~AtEnd() {
+    if (work)
+      work();
+  }
+  std::function<void()> work;
+} atEnd;
+
+TEST(Driver, IsThereUntilTheProcessHasEnded) {
+  EXPECT_EXIT(
+      {
+        const bool had = Device::cuda(0).ok();
+        atEnd.work = [had] {
+          std::fputs(Device::cuda(0).ok() == had ? "as before" : "gone", stderr);
+        };
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0), "as before");
 }
 
 TEST(Driver, ALibraryWithoutTheSymbolsIsNoDriver) {
