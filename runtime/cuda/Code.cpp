@@ -72,7 +72,7 @@ Result<std::string> assemblePtx(const Context &context, const std::string &ptx,
   const Driver &driver = context.driver;
   if (Status known = checkPtxVersion(context, ptx); !known)
     return known.error();
-  const ContextScope scope(driver, context.handle);
+  const ContextScope scope(driver, context.handle, CAPTURE_MODE_THREAD_LOCAL);
   if (!scope.entered())
     return scope.entered().error();
   JitLog log;
@@ -106,7 +106,7 @@ Result<std::shared_ptr<const CudaKernel>>
 CudaKernel::load(const std::shared_ptr<const Context> &context, const std::string &cubin,
                  const std::string &entry, const CtaFacts &facts) {
   const Driver &driver = context->driver;
-  const ContextScope scope(driver, context->handle);
+  const ContextScope scope(driver, context->handle, CAPTURE_MODE_THREAD_LOCAL);
   if (!scope.entered())
     return scope.entered().error();
   JitLog log;
@@ -141,7 +141,7 @@ CudaKernel::load(const std::shared_ptr<const Context> &context, const std::strin
 }
 
 CudaKernel::~CudaKernel() {
-  const ContextScope scope(context->driver, context->handle);
+  const ContextScope scope(context->driver, context->handle, CAPTURE_MODE_RELAXED);
   if (scope.entered())
     context->driver.moduleUnload(module);
 }

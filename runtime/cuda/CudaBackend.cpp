@@ -28,7 +28,7 @@ public:
   }
 
   Result<DevicePointer> allocate(int64_t bytes) override {
-    const ContextScope scope(driver, context->handle);
+    const ContextScope scope(driver, context->handle, CAPTURE_MODE_THREAD_LOCAL);
     if (!scope.entered())
       return scope.entered().error();
     CUdeviceptr address = 0;
@@ -37,11 +37,13 @@ public:
       return makeError(DiagId::out_of_memory, {std::to_string(bytes), device.name});
     if (Status done = check(driver, result, "cuMemAlloc"); !done)
       return done.error();
-    // Finished before the caller may use the memory on any other stream.
-    Status cleared = check(
-        driver, driver.memsetD8Async(address, 0, static_cast<size_t>(bytes), nullptr), "cuMemset");
+    // Finished before the caller may use the memory on any other stream, and not on the default
+    // stream, which waits for others, among them such as are captured.
+    Status cleared =
+        check(driver, driver.memsetD8Async(address, 0, static_cast<size_t>(bytes), streamPerThread),
+              "cuMemset");
     if (cleared)
-      cleared = check(driver, driver.streamSynchronize(nullptr), "cuStreamSynchronize");
+      cleared = check(driver, driver.streamSynchronize(streamPerThread), "cuStreamSynchronize");
     if (!cleared) {
       driver.memFree(address);
       return cleared.error();
@@ -50,13 +52,13 @@ public:
   }
 
   void release(DevicePointer address) override {
-    const ContextScope scope(driver, context->handle);
+    const ContextScope scope(driver, context->handle, CAPTURE_MODE_RELAXED);
     if (scope.entered())
       driver.memFree(address);
   }
 
   Status write(DevicePointer to, const void *from, int64_t bytes) override {
-    const ContextScope scope(driver, context->handle);
+    const ContextScope scope(driver, context->handle, CAPTURE_MODE_THREAD_LOCAL);
     if (!scope.entered())
       return scope.entered().error();
     if (Status copied =
@@ -71,14 +73,14 @@ public:
   }
 
   Status read(DevicePointer from, void *to, int64_t bytes) override {
-    const ContextScope scope(driver, context->handle);
+    const ContextScope scope(driver, context->handle, CAPTURE_MODE_THREAD_LOCAL);
     if (!scope.entered())
       return scope.entered().error();
     return check(driver, driver.memcpyDtoH(to, from, static_cast<size_t>(bytes)), "cuMemcpyDtoH");
   }
 
   Status synchronize(Stream stream) override {
-    const ContextScope scope(driver, context->handle);
+    const ContextScope scope(driver, context->handle, CAPTURE_MODE_THREAD_LOCAL);
     if (!scope.entered())
       return scope.entered().error();
     return check(driver, driver.streamSynchronize(static_cast<CUstream>(stream)),

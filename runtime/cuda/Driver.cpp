@@ -111,7 +111,14 @@ std::string printCudaVersion(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-ContextScope::ContextScope(const Driver &driver, CUcontext context) : driver(driver) {
+ContextScope::ContextScope(const Driver &driver, CUcontext context, CaptureMode mode)
+    : driver(driver) {
+  if (mode != CAPTURE_MODE_GLOBAL) {
+    callersMode = mode;
+    driver.threadExchangeCaptureMode(&*callersMode);
+    if (int more = *callersMode; more > mode) // which the thread has allowed itself
+      driver.threadExchangeCaptureMode(&more);
+  }
   CUcontext current = nullptr;
   if (driver.ctxGetCurrent(&current) == CUDA_SUCCESS && current == context)
     return;
@@ -120,6 +127,8 @@ ContextScope::ContextScope(const Driver &driver, CUcontext context) : driver(dri
 }
 
 ContextScope::~ContextScope() {
+  if (callersMode)
+    driver.threadExchangeCaptureMode(&*callersMode);
   CUcontext ignored = nullptr;
   if (pushed)
     driver.ctxPopCurrent(&ignored);

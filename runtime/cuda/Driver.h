@@ -4,6 +4,7 @@
 #include "dsl/Error.h"
 #include "runtime/cuda/DriverTypes.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,10 +41,12 @@ int ptxIsaOf(std::string_view ptx);
 std::string printIsa(int isa);             // "8.0"
 std::string printCudaVersion(int version); // "12.4"
 
-// Makes a context current for a scope, whatever the thread's own is.
+// Makes a context current for a scope, whatever the thread's own is, and lets the thread do there
+// what captures forbid, beside as many of them as this mode says: in the thread-local one others'
+// captures are left alone, in the relaxed one its own as well.
 class ContextScope {
 public:
-  ContextScope(const Driver &driver, CUcontext context);
+  ContextScope(const Driver &driver, CUcontext context, CaptureMode mode = CAPTURE_MODE_GLOBAL);
   ~ContextScope();
   ContextScope(const ContextScope &) = delete;
   ContextScope &operator=(const ContextScope &) = delete;
@@ -55,6 +58,7 @@ public:
 private:
   const Driver &driver;
   bool pushed = false;
+  std::optional<int> callersMode = {};
   Status inside = Done{};
 };
 

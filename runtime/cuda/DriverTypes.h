@@ -82,9 +82,17 @@ enum JitOption : int { JIT_ERROR_LOG_BUFFER = 5, JIT_ERROR_LOG_BUFFER_SIZE_BYTES
 // CUjitInputType
 enum JitInput : int { JIT_INPUT_PTX = 1 };
 
+// CU_STREAM_PER_THREAD: the calling thread's default stream.
+// NOLINTNEXTLINE(performance-no-int-to-ptr): the driver takes a number as a pointer
+inline const auto streamPerThread = reinterpret_cast<CUstream>(uintptr_t(2));
 // CUstream_flags, CUevent_flags
 enum : unsigned { EVENT_DEFAULT = 0, STREAM_NON_BLOCKING = 1 };
-// CUstreamCaptureMode: only this thread's calls can break the capture.
-enum : int { CAPTURE_MODE_THREAD_LOCAL = 1 };
+// CUstreamCaptureMode. Of a capture: whose calls of kinds that captures forbid, such as those that
+// allocate, break it. Of a thread: beside which captures it may not make them.
+enum CaptureMode : int {
+  CAPTURE_MODE_GLOBAL = 0,       // any thread's; its own and those of this mode
+  CAPTURE_MODE_THREAD_LOCAL = 1, // only the thread's own
+  CAPTURE_MODE_RELAXED = 2,      // none
+};
 
 } // namespace rho::cuda

@@ -8,11 +8,34 @@
 namespace rho::cuda {
 namespace {
 
-constexpr CUresult invalidImage = 200, notFound = 500;
+constexpr CUresult invalidImage = 200, notFound = 500, captureUnsupported = 900,
+                   captureImplicit = 906;
 
 thread_local CUcontext currentContext = nullptr;
+thread_local CaptureMode captureMode = CAPTURE_MODE_GLOBAL;
 const auto theContext = reinterpret_cast<CUcontext>(uintptr_t(0xc0));
 std::string cubin;
+
+CUresult breakCapture(CUresult result) {
+  fake().capture->broken = true;
+  return result;
+}
+
+// Of a call that a capture forbids in its thread, and one in the global mode everywhere.
+CUresult besideCaptures() {
+  const std::optional<FakeCapture> &capture = fake().capture;
+  if (!capture || captureMode == CAPTURE_MODE_RELAXED || capture->mode == CAPTURE_MODE_RELAXED)
+    return CUDA_SUCCESS;
+  const bool isOwn = capture->thread == std::this_thread::get_id(),
+             isOfAll = capture->mode == CAPTURE_MODE_GLOBAL;
+  return isOwn || (isOfAll && captureMode == CAPTURE_MODE_GLOBAL) ? breakCapture(captureUnsupported)
+                                                                  : CUDA_SUCCESS;
+}
+
+// The default stream waits for that which is captured.
+CUresult usesStream(CUstream stream) {
+  return stream || !fake().capture ? CUDA_SUCCESS : breakCapture(captureImplicit);
+}
 
 CUresult log(const std::string &text, int *options, void **values, unsigned count) {
   for (unsigned i = 0; i < count; ++i)
@@ -86,6 +109,8 @@ Driver makeDriver() {
     return CUDA_SUCCESS;
   };
   d.memAlloc = [](CUdeviceptr *address, size_t bytes) -> CUresult {
+    if (CUresult result = besideCaptures(); result != CUDA_SUCCESS)
+      return result;
     if (bytes > fake().freeBytes)
       return CUDA_ERROR_OUT_OF_MEMORY;
     ++fake().allocations;
@@ -93,21 +118,24 @@ Driver makeDriver() {
     return CUDA_SUCCESS;
   };
   d.memFree = [](CUdeviceptr address) -> CUresult {
+    if (CUresult result = besideCaptures(); result != CUDA_SUCCESS)
+      return result;
     --fake().allocations;
     std::free(reinterpret_cast<void *>(address));
     return CUDA_SUCCESS;
   };
-  d.memsetD8Async = [](CUdeviceptr to, unsigned char value, size_t bytes, CUstream) -> CUresult {
+  d.memsetD8Async = [](CUdeviceptr to, unsigned char value, size_t bytes,
+                       CUstream stream) -> CUresult {
     std::memset(reinterpret_cast<void *>(to), value, bytes);
-    return CUDA_SUCCESS;
+    return usesStream(stream);
   };
   d.memcpyHtoD = [](CUdeviceptr to, const void *from, size_t bytes) -> CUresult {
     std::memcpy(reinterpret_cast<void *>(to), from, bytes);
-    return CUDA_SUCCESS;
+    return besideCaptures();
   };
   d.memcpyDtoH = [](void *to, CUdeviceptr from, size_t bytes) -> CUresult {
     std::memcpy(to, reinterpret_cast<void *>(from), bytes);
-    return CUDA_SUCCESS;
+    return besideCaptures();
   };
   d.linkCreate = [](unsigned count, int *options, void **values, CUlinkState *) -> CUresult {
     linkOptions = options;
@@ -137,6 +165,8 @@ Driver makeDriver() {
       return log(fake().loadError, options, values, count);
     if (fake().loadResult != CUDA_SUCCESS)
       return fake().loadResult;
+    if (CUresult result = besideCaptures(); result != CUDA_SUCCESS)
+      return result;
     ++fake().modules;
     fake().loaded.emplace_back(static_cast<const char *>(code));
     if (fake().whileLoading)
@@ -144,6 +174,8 @@ Driver makeDriver() {
     return CUDA_SUCCESS;
   };
   d.moduleUnload = [](CUmodule) -> CUresult {
+    if (CUresult result = besideCaptures(); result != CUDA_SUCCESS)
+      return result;
     --fake().modules;
     return CUDA_SUCCESS;
   };
@@ -158,7 +190,13 @@ Driver makeDriver() {
     fake().functionAttributes[attribute] = value;
     return CUDA_SUCCESS;
   };
-  d.streamSynchronize = [](CUstream) -> CUresult { return CUDA_SUCCESS; };
+  d.streamSynchronize = [](CUstream stream) -> CUresult { return usesStream(stream); };
+  d.threadExchangeCaptureMode = [](int *mode) -> CUresult {
+    const CaptureMode before = captureMode;
+    captureMode = static_cast<CaptureMode>(*mode);
+    *mode = before;
+    return CUDA_SUCCESS;
+  };
   d.launchKernel = [](CUfunction, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned,
                       unsigned, unsigned shared, CUstream stream, void **parameters,
                       void **) -> CUresult {
@@ -206,10 +244,13 @@ FakeState &fake() {
   return state;
 }
 
+CaptureMode &fakeCaptureMode() { return captureMode; }
+
 const Driver &resetFake() {
   static const Driver driver = makeDriver();
   fake() = FakeState();
   currentContext = nullptr;
+  captureMode = CAPTURE_MODE_GLOBAL;
   // The H200's own answers.
   fake().attributes = {{COMPUTE_CAPABILITY_MAJOR, 9},  {COMPUTE_CAPABILITY_MINOR, 0},
                        {MULTIPROCESSOR_COUNT, 132},    {SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},

@@ -6,7 +6,9 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace rho::cuda {
@@ -27,6 +29,13 @@ struct FakeTensorMap {
   int interleave, swizzle, l2Promotion, outsideFill;
 };
 
+// Of a stream that the default stream waits for.
+struct FakeCapture {
+  std::thread::id thread;
+  CaptureMode mode;
+  bool broken = false; // by a call that it forbids
+};
+
 struct FakeState {
   std::string deviceName = "Fake GPU";
   std::map<int, int> attributes;      // CUdevice_attribute -> value
@@ -34,8 +43,9 @@ struct FakeState {
   std::string linkError, loadError;   // non-empty: the call fails with this log
   CUresult loadResult = CUDA_SUCCESS;
   CUresult linkCreateResult = CUDA_SUCCESS;
-  CUresult pushResult = CUDA_SUCCESS;    // of a context
-  int retained = 0;                      // primary contexts
+  CUresult pushResult = CUDA_SUCCESS; // of a context
+  int retained = 0;                   // primary contexts
+  std::optional<FakeCapture> capture;
   int modules = 0, allocations = 0;      // alive
   std::vector<std::string> loaded;       // what modules were made of
   std::function<void()> whileLoading;    // called by each load that works
@@ -48,6 +58,8 @@ struct FakeState {
 
 // The state of the only fake driver; resetFake() starts anew.
 FakeState &fake();
+// This thread's, which captures hold calls against.
+CaptureMode &fakeCaptureMode();
 // Resets the state to one sm_90a device and gives its driver, of CUDA 12.4.
 const Driver &resetFake();
 // The same driver, but of CUDA 13.0.
