@@ -4,8 +4,8 @@
 #include "kernels/Reference.h"
 #include "runtime/cuda/Nvrtc.h"
 #include "runtime/cuda/Timing.h"
+#include "tests/runtime/GpuFixture.h"
 #include "tests/runtime/QuantizerCase.h"
-#include "tests/runtime/TemporaryFolder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,18 +13,8 @@
 namespace rho {
 namespace {
 
-class GpuTest : public testing::Test {
+class GpuTest : public OnGpu {
 protected:
-  void SetUp() override {
-    Result<Device> found = Device::cuda(0);
-    if (!found)
-      GTEST_SKIP() << found.error().str();
-    device = *found;
-    EngineOptions options;
-    options.cacheDirectory = folder.path();
-    engine = must(Engine::create(device, options));
-  }
-
   // Whether the GPU's quantizer leaves the same bytes as the host's, padding included, also where
   // it is launched again in the same buffers.
   void expectHostBytes(const std::string &text, int64_t m, int64_t k, ScalarType type,
@@ -60,32 +50,6 @@ protected:
           << text << " m=" << m << " k=" << k << ", launch " << launch;
     }
   }
-
-  TemporaryFolder folder;
-  Device device;
-  Engine engine;
-};
-
-struct Operands {
-  Operands(const Device &device, const Gemm &gemm)
-      : w(numbers(gemm.shape().n, gemm.shape().k, 1)),
-        x(numbers(gemm.shape().m, gemm.shape().k, 2)),
-        weight(must(gemm.packWeights(w.data(), ScalarType::F32, gemm.shape().k))),
-        activations(must(gemm.makeActivations())),
-        input(must(device.allocate(static_cast<int64_t>(x.size()) * 4))),
-        output(must(device.allocate(gemm.shape().m * gemm.shape().n * 4))),
-        workspace(must(device.allocate(gemm.workspaceBytes()))) {
-    EXPECT_TRUE(input.write(x.data(), input.bytes()));
-  }
-  std::vector<float> y() const {
-    std::vector<float> numbers(static_cast<size_t>(output.bytes() / 4));
-    EXPECT_TRUE(output.read(numbers.data(), output.bytes()));
-    return numbers;
-  }
-  std::vector<float> w, x;
-  Buffer weight;
-  Activations activations;
-  Buffer input, output, workspace;
 };
 
 TEST_F(GpuTest, ResultsAreTheReferences) {
