@@ -80,8 +80,9 @@ public:
   Status quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
                   Stream stream = nullptr) const;
   // The reverse: the format's numbers, in f32 of elements of 16 bits, to which those of codebooks
-  // are rounded, and then rounded to `type`. What is not finite stays so. Errors: the same,
-  // kv_written_twice where two jobs have one block, buffers_overlap of values that are the keys.
+  // are rounded, and then rounded to `type`. What is not finite stays so. Tokens of keys and of
+  // values may take turns in memory, but share nothing. Errors: the same, kv_written_twice where
+  // two jobs have one block, buffers_overlap of values that are the keys.
   Status dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
                     Stream stream = nullptr) const;
 

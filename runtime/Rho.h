@@ -40,7 +40,8 @@ struct GemmShape {
   int64_t m = 0, n = 0, k = 0;
 };
 
-// A CUstream, or null for the default stream. Emulated devices ignore it and run at once.
+// A CUstream of the GPU's primary context, which is the CUDA runtime's, or null for its legacy
+// default stream. Emulated devices ignore it and run at once.
 using Stream = void *;
 // An address in the device's memory (CUdeviceptr or the emulator's).
 using DevicePointer = uint64_t;
@@ -83,7 +84,8 @@ public:
   ~Buffer();
   DevicePointer address() const;
   int64_t bytes() const;
-  // Synchronous copies, there for every stream when they return. A weight that was packed into the
+  // Synchronous copies, there for every stream when they return. They wait for the default stream,
+  // as cudaMemcpy does, so not for launches on non-blocking ones. A weight that was packed into the
   // buffer's own memory is none any more once that is written: launches compare nothing. Errors:
   // bad_range outside the buffer, null_pointer.
   Status write(const void *from, int64_t bytes, int64_t offset = 0);
@@ -195,9 +197,11 @@ private:
 };
 
 // A compiled GEMM for one shape on one device. On a GPU launch() and quantizeActivations() compile
-// nothing, allocate nothing and never block; both can be captured in a CUDA graph. A graph keeps
-// nothing of what it was captured from: a copy of the gemm, its activations, weight and workspace
-// are to live as long (of a KvCache, it and its KvBatch).
+// nothing, allocate nothing and never block; both can be captured in a CUDA graph. Neither a launch
+// that has not ended nor a graph keeps anything of what it was made from: a copy of the gemm, its
+// activations, weight and workspace are to live as long (of a KvCache, it, its KvJobs and KvBatch).
+// While a thread captures a stream, others may make any call, such as copy only where that is a
+// non-blocking one; it may launch itself, and give back what it has.
 class Gemm {
 public:
   // The kernel of this gemm for another number of rows: nothing is planned or compiled, what
@@ -247,14 +251,14 @@ public:
   // Of a format with a partition: which part, by its index, stores each of the ceil(k / G) blocks
   // of k[G] from now on, whatever the numbers; none: the format's rules and the numbers say so
   // again. What was quantized before is of no use then. A synchronous copy to the device, for
-  // set-up; a graph keeps which of the two held when it was captured. Errors: bad_block_choice,
-  // wrong_device, activations_mismatch.
+  // set-up; a graph keeps which of the two held when it was captured, not the parts: one that goes
+  // by the numbers writes over them. Errors: bad_block_choice, wrong_device, activations_mismatch.
   Status chooseParts(const Activations &out, std::span<const uint8_t> parts) const;
   // Of a format without a partition: the number of a component per tensor from now on, rounded to
   // its type, whatever the numbers (static quantization); none: its rule says it again, from the
   // numbers of all rows. A synchronous copy to the device, for set-up; a graph keeps which of the
-  // two held when it was captured. Errors: bad_fixed_component, wrong_device,
-  // activations_mismatch.
+  // two held when it was captured, not the number: one that goes by the rule writes over it.
+  // Errors: bad_fixed_component, wrong_device, activations_mismatch.
   Status fixComponent(const Activations &out, std::string_view component,
                       std::optional<double> value) const;
   // Quantizes x [m][k] in device memory into `out` on the stream: one NVRTC kernel. Emulated, and
@@ -270,9 +274,9 @@ public:
   // synchronization) before the launch; copies need nothing.
   // y [m][n] in outputType(), 16-byte aligned. `workspace` has workspaceBytes() bytes from
   // Device::allocate, which nothing but launches writes, of whichever gemms; it serves one at a
-  // time. Errors: null_pointer, misaligned_pointer, buffer_too_small, wrong_device,
-  // buffers_overlap of y, workspace, weight and viewed activations, weight_mismatch,
-  // activations_mismatch.
+  // time, and two at once may never end. Errors: null_pointer, misaligned_pointer,
+  // buffer_too_small, wrong_device, buffers_overlap of y, workspace, weight and viewed activations,
+  // weight_mismatch, activations_mismatch.
   Status launch(const Buffer &weight, const Activations &x, DevicePointer y,
                 const Buffer &workspace, Stream stream = nullptr) const;
   bool valid() const { return pimpl != nullptr; }
