@@ -81,7 +81,7 @@ Result<Device> Device::emulated(const compiler::DeviceModel &described) {
 
 Result<Device> Device::automatic() {
   Result<Device> gpu = cuda(0);
-  return gpu ? gpu : emulated("sm_80");
+  return gpu || isFaultOfDevice(gpu.error()) ? gpu : emulated("sm_80");
 }
 
 std::string Device::name() const { return pimpl ? pimpl->backend->model().name : std::string(); }

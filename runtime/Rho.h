@@ -108,7 +108,8 @@ public:
   static Result<Device> emulated(std::string_view name);
   // Errors: unknown_target, bad_device_model.
   static Result<Device> emulated(const compiler::DeviceModel &described);
-  static Result<Device> automatic(); // the first GPU, else emulated sm_80
+  // The first GPU; emulated sm_80 where there is none that kernels are generated for.
+  static Result<Device> automatic();
   std::string name() const;
   std::string target() const; // what kernels are generated for
   bool isEmulated() const;
