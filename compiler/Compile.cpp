@@ -7,6 +7,7 @@
 #include "compiler/plan/OperandRanges.h"
 #include "compiler/plan/Resources.h"
 #include "dsl/Lasting.h"
+#include "dsl/ProcessEnd.h"
 
 #include "compiler/BuildId.inc"
 
@@ -19,7 +20,6 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mlir/Target/LLVMIR/Export.h"
-#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
@@ -30,8 +30,6 @@
 #include "llvm/Support/SourceMgr.h"
 
 #include <chrono>
-#include <condition_variable>
-#include <cstdlib>
 #include <future>
 #include <mutex>
 #include <utility>
@@ -233,55 +231,13 @@ bool isThreadOver() {
   return isOver;
 }
 
-// Those of this process that run. Where it ends MLIR and LLVM destroy what they keep: its end waits
-// for them, and none begins behind that.
-class Compilations {
-public:
-  static Compilations &all() {
-    static auto &all = *new Compilations(); // never destroyed
-    return all;
-  }
-
-  bool begin() {
-    const std::lock_guard lock(mutex);
-    if (isOver)
-      return false;
-    ++running;
-    isCompiling = true;
-    return true;
-  }
-
-  void end() {
-    const std::lock_guard lock(mutex);
-    --running;
-    isCompiling = false;
-    changed.notify_all();
-    // Behind what the first one made, so that it is called before that is destroyed.
-    if (!std::exchange(isAwaited, true))
-      std::atexit([] { all().finish(); });
-  }
-
-private:
-  static inline thread_local bool isCompiling = false;
-  std::mutex mutex;
-  std::condition_variable changed;
-  int running = 0;
-  bool isAwaited = false, isOver = false;
-
-  void finish() {
-    std::unique_lock lock(mutex);
-    isOver = true;
-    const int own = isCompiling ? 1 : 0; // LLVM ends the process over what it cannot do
-    changed.wait(lock, [&] { return running == own; });
-  }
-};
-
 // work(), on a thread of its own where this one is over. Error process_ends.
 Result<std::string> onLivingThread(llvm::function_ref<Result<std::string>()> work) {
   auto compile = [&]() -> Result<std::string> {
-    if (!Compilations::all().begin())
+    static std::once_flag llvm;
+    const dsl::DelaysProcessEnd delay(llvm);
+    if (!delay)
       return makeError(DiagId::process_ends);
-    const llvm::scope_exit end([] { Compilations::all().end(); });
     return work();
   };
   return isThreadOver() ? std::async(std::launch::async, compile).get() : compile();

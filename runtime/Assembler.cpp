@@ -1,5 +1,6 @@
 #include "runtime/Assembler.h"
 
+#include "dsl/ProcessEnd.h"
 #include "runtime/Stopwatch.h"
 
 #include <chrono>
@@ -56,6 +57,10 @@ Result<std::shared_ptr<const LoadedKernel>> Assembler::load(const compiler::Kern
 void Assembler::replaceLater(const compiler::KernelImage &image, const std::string &key,
                              const EntryLabel &label, std::future<bool> published) {
   auto replace = [this, image, key, label, published = std::move(published)]() mutable {
+    static std::once_flag replacements;
+    const dsl::DelaysProcessEnd delay(replacements);
+    if (!delay)
+      return;
     const std::optional<std::string> whole = backend->assembleWhole(image);
     cache::Warnings nobodys; // the first entry's writer was told what is wrong with the disk
     if (published.get() && whole)

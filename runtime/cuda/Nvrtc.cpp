@@ -1,6 +1,7 @@
 #include "runtime/cuda/Nvrtc.h"
 
 #include "dsl/Lasting.h"
+#include "dsl/ProcessEnd.h"
 #include "runtime/cuda/SharedLibrary.h"
 
 namespace rho::cuda {
@@ -34,9 +35,12 @@ Result<Nvrtc> Nvrtc::openFrom(const std::vector<std::string> &libraryNames) {
 Result<const Nvrtc *> Nvrtc::open() {
   // The library's name carries the version of its interface. The last one is the toolkit's default
   // folder, which few systems have in the loader's search path.
-  static const auto &nvrtc =
-      dsl::lasting(openFrom({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so",
-                             "/usr/local/cuda/lib64/libnvrtc.so"}));
+  static const auto &nvrtc = dsl::lasting([] {
+    static std::once_flag loading;
+    const dsl::DelaysProcessEnd delay(loading);
+    return openFrom({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so",
+                     "/usr/local/cuda/lib64/libnvrtc.so"});
+  }());
   if (!nvrtc)
     return nvrtc.error();
   return &*nvrtc;
@@ -53,6 +57,12 @@ NvrtcOutput compileCuda(const Nvrtc &nvrtc, const NvrtcSource &source,
     words.push_back(option.c_str());
   Nvrtc::Program program = nullptr;
   NvrtcOutput output;
+  static std::once_flag compiling;
+  const dsl::DelaysProcessEnd delay(compiling);
+  if (!delay) {
+    output.log = "the process ends";
+    return output;
+  }
   auto failed = [&](int result) {
     if (result == 0)
       return false;

@@ -29,8 +29,11 @@ protected:
 
 struct Operands {
   Operands(const Device &device, const Gemm &gemm)
-      : w(numbers(gemm.shape().n, gemm.shape().k, 1)),
-        x(numbers(gemm.shape().m, gemm.shape().k, 2)),
+      : Operands(device, gemm, numbers(gemm.shape().n, gemm.shape().k, 1),
+                 numbers(gemm.shape().m, gemm.shape().k, 2)) {}
+  Operands(const Device &device, const Gemm &gemm, std::vector<float> ofWeight,
+           std::vector<float> ofActivation)
+      : w(std::move(ofWeight)), x(std::move(ofActivation)),
         weight(must(gemm.packWeights(w.data(), ScalarType::F32, gemm.shape().k))),
         activations(must(gemm.makeActivations())),
         input(must(device.allocate(static_cast<int64_t>(x.size()) * 4))),

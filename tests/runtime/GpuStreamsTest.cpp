@@ -264,9 +264,9 @@ protected:
     std::exit(0);
   }
 
-  // NVRTC goes on to compile what is kept of such a kernel.
-  [[noreturn]] void compileWithRoles() {
-    std::string text(w4a8);
+  // NVRTC goes on to compile what is kept of such a kernel. Beside integers it has compiled a
+  // quantizer before, beside numbers nothing.
+  [[noreturn]] void compileWithRoles(std::string text) {
     text.insert(text.rfind('}'), "  schedule {\n    roles: imfp\n  }\n");
     say(engine.compile(parsed(text.c_str()), "", {16, 256, 512}));
     std::exit(0);
@@ -282,8 +282,7 @@ protected:
   [[noreturn]] void goOn(const Gemm &gemm, const Operands &o) {
     say(quantizeAndLaunch(gemm, o, nullptr));
     say(device.allocate(64));
-    say(Device::automatic()); // no emulator in place of a GPU
-    std::exit(0);
+    std::_Exit(0); // as it ends, libraries whose threads are gone do what they like
   }
 };
 
@@ -297,8 +296,9 @@ TEST_F(GpuProcessTest, AFaultIsAnErrorOfEachCallAndKeptKernelsStay) {
 TEST_F(GpuProcessTest, EndsWhileAKernelIsCompiledBehindTheCall) {
   if (device.target() != "sm_90a")
     GTEST_SKIP() << device.name() << " is " << device.target() << ", roles need sm_90a";
-  for (int i = 0; i < 5; ++i)
-    EXPECT_EXIT(compileWithRoles(), testing::ExitedWithCode(0), "done");
+  for (const char *text : {w4a8, w4a16})
+    for (int i = 0; i < 5; ++i)
+      EXPECT_EXIT(compileWithRoles(text), testing::ExitedWithCode(0), "done") << text;
 }
 
 TEST_F(GpuProcessTest, EndsWithObjectsThatAreThereLonger) {
@@ -312,7 +312,7 @@ TEST_F(GpuProcessTest, AForkedOneGetsErrors) {
   Operands o(device, gemm);
   const std::vector<float> expected = direct(gemm, o);
   EXPECT_EXIT(goOn(gemm, o), testing::ExitedWithCode(0),
-              "(error: [^\n]* CUDA_ERROR_NOT_INITIALIZED[^\n]*\n){3}");
+              "(error: [^\n]* CUDA_ERROR_NOT_INITIALIZED[^\n]*\n){2}");
   EXPECT_EQ(direct(gemm, o), expected);
 }
 

@@ -4,8 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdlib>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace rho::cuda {
 namespace {
@@ -49,6 +56,58 @@ TEST(Nvrtc, CompileErrorsQuoteTheFirstLineOfTheLog) {
   EXPECT_EQ(output.cubin, "");
   EXPECT_EQ(output.log, "NVRTC_ERROR_COMPILATION: a.cu(3): error: nonsense");
   EXPECT_EQ(state.alive, 0);
+}
+
+// Of a thread that nobody joins; NVRTC does not survive what it keeps.
+TEST(NvrtcDeathTest, TheEndOfAProcessWaitsForPrograms) {
+  const auto leave = [] {
+    static Nvrtc slow = **fakeNvrtc();
+    ASSERT_EQ(compileCuda(slow, {"first", "a.cu"}, {}).log, "");
+    static std::promise<void> begun;
+    slow.compileProgram = [](Nvrtc::Program, int, const char *const *) {
+      begun.set_value();
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      std::fputs("compiled", stderr);
+      return 0;
+    };
+    std::thread([] { compileCuda(slow, {"second", "a.cu"}, {}); }).detach();
+    begun.get_future().wait();
+    std::exit(0);
+  };
+  EXPECT_EXIT(leave(), testing::ExitedWithCode(0), "^compiled$");
+}
+
+TEST(NvrtcDeathTest, NoProgramBeginsBehindIt) {
+  const auto leave = [] {
+    static const Nvrtc &nvrtc = **fakeNvrtc();
+    std::atexit([] { std::fputs(compileCuda(nvrtc, {"second", "a.cu"}, {}).log.c_str(), stderr); });
+    compileCuda(nvrtc, {"first", "a.cu"}, {});
+    std::exit(0);
+  };
+  EXPECT_EXIT(leave(), testing::ExitedWithCode(0), "^the process ends$");
+}
+
+// What other threads did as it was forked is not waited for.
+TEST(NvrtcDeathTest, AForkedProcessEnds) {
+  const auto leave = [] {
+    static Nvrtc endless = **fakeNvrtc();
+    compileCuda(endless, {"first", "a.cu"}, {});
+    static std::promise<void> begun;
+    endless.compileProgram = [](Nvrtc::Program, int, const char *const *) -> int {
+      begun.set_value();
+      for (;;)
+        std::this_thread::sleep_for(std::chrono::hours(1));
+    };
+    std::thread([] { compileCuda(endless, {"second", "a.cu"}, {}); }).detach();
+    begun.get_future().wait();
+    const pid_t child = ::fork();
+    if (child == 0)
+      std::exit(7);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ::_exit(WEXITSTATUS(status));
+  };
+  EXPECT_EXIT(leave(), testing::ExitedWithCode(7), "");
 }
 
 } // namespace
