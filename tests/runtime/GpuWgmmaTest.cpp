@@ -2,6 +2,7 @@
 #include "compiler/ErrorBound.h"
 #include "dsl/Quantize.h"
 #include "kernels/Reference.h"
+#include "runtime/Handles.h"
 #include "runtime/cache/DiskCache.h"
 #include "runtime/cuda/Nvrtc.h"
 #include "tests/runtime/GpuFixture.h"
