@@ -128,6 +128,7 @@ int64_t specializedRegisters(const PlacedGemm &placed, const Geometry &g) {
     if (2 * extent < g.tileK)
       others = std::max(fewest * (placed.accumulator.size() > 1 ? 8
                                   : g.warpsK > 1                ? 6
+                                  : placed.integerAccumulator   ? 4
                                                                 : 3),
                         others);
     // What long decodes hold, and parameters of all rows and groups.
