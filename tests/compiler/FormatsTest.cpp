@@ -25,7 +25,7 @@ struct Way {
 constexpr Way uniform{
     "roles: uniform tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 2", "sm_80", {5, 70, 328}};
 constexpr Way warpgroups{
-    "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 2", "sm_90a", {9, 80, 256}};
+    "roles: imfp tile: 32 x 64 x 128 warps: 1 x 4 pipeline: 2", "sm_90a", {9, 80, 256}};
 constexpr Way narrow{
     "roles: imfp tile: 16 x 32 x 128 warps: 1 x 2 x 2 pipeline: 4", "sm_90a", {9, 80, 256}};
 constexpr Way three{// warpgroups

@@ -3,6 +3,7 @@
 // executed on the emulator.
 #include "compiler/OnTarget.h"
 #include "compiler/plan/Placement.h"
+#include "runtime/Kernel.h"
 #include "tests/compiler/ShippedWeights.h"
 
 #include <gtest/gtest.h>
@@ -20,9 +21,11 @@ const char *const activations[] = {"f16",       "bf16",      "int8_token",  "int
                                    "int4_g128", "fp8_token", "nvfp4_token", "mxfp4"};
 constexpr GemmShape shape{3, 64, 256};
 
-// One kernel for each family of instructions, the same on all targets that have it.
+// One kernel for each family of instructions, the same on all targets that have it. With tiles of
+// few batch rows warps with roles multiply by mma.sync, too.
 constexpr const char *mmaSync = "roles: uniform tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2";
-constexpr const char *wgmma = "roles: imfp tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2";
+constexpr const char *wgmma = "roles: imfp tile: 32 x 64 x 128 warps: 1 x 4 pipeline: 2";
+constexpr const char *apartWgmma = "roles: excp tile: 32 x 64 x 128 warps: 1 x 4 pipeline: 2";
 
 struct Cell {
   bool legal = false;
@@ -118,8 +121,9 @@ std::string table() {
          "target\n"
          "of the row and the column so.\n\n"
          "Each pair that is legal on a target is executed on that target's emulator, on sm_90a by\n"
-         "wgmma where that is possible and else by mma.sync, and is within its computed error "
-         "bound.\n\n"
+         "wgmma where that is possible, with decodes beside the products and apart from them, and "
+         "else by\n"
+         "mma.sync, and is within its computed error bound.\n\n"
          "| weight | activation |";
   for (const std::string &target : targets)
     out << ' ' << target << " |";
@@ -143,10 +147,27 @@ TEST(Matrix, IsPublished) {
 class MatrixCells : public testing::TestWithParam<std::string> {};
 
 TEST_P(MatrixCells, ThatAreLegalAreWithinTheBound) {
+  auto expectByWarpgroups = [](const Case &test) {
+    Outcome result;
+    expectWithinBound(test, result);
+    if (!HasFatalFailure())
+      EXPECT_NE(result.gemm.impl().image().ptx.find("wgmma.mma_async"), std::string::npos)
+          << describe(test);
+  };
   for (const char *activation : activations)
-    for (const std::string &target : compiler::allTargets())
-      if (Case test = caseOf(GetParam(), activation, target); cellOf(test).legal)
+    for (const std::string &target : compiler::allTargets()) {
+      Case test = caseOf(GetParam(), activation, target);
+      if (!cellOf(test).legal)
+        continue;
+      if (test.schedule != wgmma) {
         expectWithinBound(test);
+        continue;
+      }
+      expectByWarpgroups(test);
+      test.schedule = apartWgmma;
+      if (cellOf(test).legal)
+        expectByWarpgroups(test);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Shipped, MatrixCells, testing::ValuesIn(shippedWeights()),
