@@ -138,8 +138,9 @@ private:
         for (Tables tables : tableCandidates(gemm)) {
           const size_t before = found.size();
           if (!consider(scales, roles, tables, variety) && tables == Tables::Shared)
-            break;                                           // nor mixed
-          if (gemm.schedule.warps && found.size() == before) // which usual tiles may not have
+            break; // nor mixed
+          // Usual tiles may not have warps that are fixed; those of a gemv have.
+          if (gemm.schedule.warps && roles != Roles::Gemv && found.size() == before)
             consider(scales, roles, tables, Variety::All);
         }
   }

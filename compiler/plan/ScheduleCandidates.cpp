@@ -89,8 +89,14 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
     return {*gemm.schedule.tile};
   std::vector<dsl::ScheduleDecl::Tile> result;
   if (roles == Roles::Gemv) {
+    std::vector<int64_t> rows = {leastWarpRows, 2 * leastWarpRows, 4 * leastWarpRows};
+    if (const auto &warps = gemm.schedule.warps) {
+      std::erase_if(rows, [&](int64_t n) { return !dividesRows(n, warps->n); });
+      if (rows.empty())
+        rows = {leastWarpRows * warps->n, 2 * leastWarpRows * warps->n};
+    }
     for (int64_t m = largestGemvBatch; m >= 1; m /= 2) // fewer rows where more do not fit
-      for (int64_t n : {16, 32, 64})
+      for (int64_t n : rows)
         for (int64_t k : {64, 128, 256})
           if (m < 2 * problem.m)
             result.push_back({m, n, k});

@@ -64,6 +64,8 @@ constexpr const char *schedules[] = {
     "tile: 2 x 48 x 64 warps: 1 x 3 x 2 pipeline: 2",
     "tile: 4 x 64 x 64 warps: 1 x 4 x 2 pipeline: 8 launch: dependent",
     "tile: 1 x 16 x 256 warps: 1 x 1 x 16 pipeline: 2",
+    "warps: 1 x 5",
+    "warps: 1 x 8 x 2",
 };
 
 class Gemv : public testing::TestWithParam<Operands> {};

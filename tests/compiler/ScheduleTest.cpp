@@ -1,4 +1,5 @@
 // Schedules that users fix: completed by the planner, or refused.
+#include "compiler/plan/Geometry.h"
 #include "tests/compiler/Plans.h"
 
 #include <gmock/gmock.h>
@@ -244,6 +245,38 @@ TEST(Plan, FindsTilesForWarpsAndClustersThatAreFixed) {
                  {m, 256, 1024}, target);
       EXPECT_TRUE(planned.ok()) << planned.error().str();
     }
+}
+
+// Also for warps without matrix instructions, of which any number has the rows of a tile.
+TEST(Plan, FindsTilesForTheWarpsOfAGemv) {
+  for (int64_t warps = 1; warps <= Geometry::mostWarps; ++warps)
+    for (int64_t m : {1, 4}) {
+      Result<Plan> planned = planOf("gemm g { weight: int4 activation: int8 output: f16 schedule { "
+                                    "roles: gemv warps: 1 x " +
+                                        std::to_string(warps) + " } }",
+                                    {m, 256, 512}, "sm_90a");
+      ASSERT_TRUE(planned.ok()) << planned.error().str();
+      EXPECT_EQ(planned->schedule.warpsN, warps);
+    }
+  // Rows of warps are not to blame for what else is in the way.
+  EXPECT_THAT(messageOf("gemm g { weight: int4 activation: f16 output: f16 schedule { "
+                        "roles: gemv warps: 1 x 2 } }",
+                        {4, 256, 1 << 20}),
+              testing::HasSubstr("bytes of shared memory; sm_80 has 166912"));
+}
+
+// Products on the CUDA cores that nobody has measured are no choice for warps that are fixed,
+// either.
+TEST(Plan, OfFixedWarpsIsTrustedAsAnyOther) {
+  const DeviceModel device = modelOf(*shippedDevice("rtx_5090"));
+  for (const char *warps : {"1 x 4", "1 x 8"}) {
+    const dsl::Module module = parse(
+        formats + "gemm g { weight: int4 activation: int8 output: f16 schedule { warps: " + warps +
+        " } }");
+    Result<Plan> planned = plan(module.gemms[0], {1, 4096, 4096}, device, nullptr);
+    ASSERT_TRUE(planned.ok()) << planned.error().str();
+    EXPECT_EQ(planned->schedule.roles, dsl::ScheduleDecl::Roles::Uniform);
+  }
 }
 
 // Asked for, they are taken, and a plan says so.
