@@ -50,6 +50,7 @@ struct Geometry {
   static constexpr int64_t warpgroup = 128;      // threads
   static constexpr int64_t instructionRows = 64; // of weights, that a wgmma instruction has
   static constexpr int64_t swizzleBytes = 128;   // of k, in one row of a wgmma operand
+  static constexpr int64_t swizzledRows = 8;     // of an operand, that the swizzle repeats after
   static constexpr int64_t widestBox = 256;      // bytes of a row of a tensor map's box
   static constexpr int64_t boxAlignment = 128;   // bytes, of where a box lands in shared memory
 

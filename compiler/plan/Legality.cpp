@@ -28,7 +28,7 @@ std::string str(int64_t value) { return std::to_string(value); }
 
 // Why the schedule's cluster cannot be generated; empty when it can.
 std::string clusterProblem(const Schedule &s) {
-  constexpr int64_t portable = 8, swizzledRows = 8;
+  constexpr int64_t portable = 8;
   if (s.clusterN * s.clusterK == 1)
     return "";
   if (s.roles != Roles::ImFP)
@@ -39,9 +39,9 @@ std::string clusterProblem(const Schedule &s) {
     return "equal shares of k are those of single CTAs";
   if (s.clusterK != 1 && s.clusterK != s.splitK)
     return "k is split in " + str(s.splitK) + ", a cluster has all parts or one";
-  if (s.tileM % (swizzledRows * s.clusterN) != 0)
+  if (s.tileM % (Geometry::swizzledRows * s.clusterN) != 0)
     return "of " + str(s.tileM) + " batch rows each CTA copies an equal share, a multiple of " +
-           str(swizzledRows);
+           str(Geometry::swizzledRows);
   return "";
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 namespace rho::compiler {
 
@@ -64,21 +65,28 @@ constexpr int64_t leastFittedTile = 3 * Geometry::batchUnit;
 
 // Batch rows of a tile: powers of two, and for warpgroups as many as the fewest tiles, or one more,
 // have each. Whole tiles of 128 leave nothing to gain. Warps or clusters that the user fixes may
-// take more rows than there are.
+// take more rows than there are, and a cluster as many as its CTAs have equal shares of.
 std::vector<int64_t> batchCandidates(int64_t m, bool uniform, const dsl::ScheduleDecl &schedule) {
   constexpr int64_t most = Geometry::mostBatch, unit = Geometry::batchUnit;
   std::vector<int64_t> result;
   for (int64_t rows = 8; rows <= (uniform ? most / 2 : most); rows *= 2)
     if (rows <= 16 || rows < 2 * m || schedule.warps || schedule.cluster)
       result.push_back(rows);
-  if (uniform || m > mostFittedRows || m % (most / 2) == 0)
+  if (uniform)
     return result;
-  int64_t fewest = divideUp(m, most);
-  for (int64_t tiles : {fewest, fewest + 1}) {
-    int64_t rows = roundUp(divideUp(m, tiles), unit);
-    if (rows >= leastFittedTile && std::ranges::find(result, rows) == result.end())
-      result.push_back(rows);
+  if (m <= mostFittedRows && m % (most / 2) != 0) {
+    int64_t fewest = divideUp(m, most);
+    for (int64_t tiles : {fewest, fewest + 1}) {
+      int64_t rows = roundUp(divideUp(m, tiles), unit);
+      if (rows >= leastFittedTile && std::ranges::find(result, rows) == result.end())
+        result.push_back(rows);
+    }
   }
+  const int64_t shares = Geometry::swizzledRows * (schedule.cluster ? schedule.cluster->n : 1);
+  std::erase_if(result, [&](int64_t rows) { return rows % shares != 0; });
+  if (result.empty())
+    for (int64_t rows = std::lcm(unit, shares); rows <= most; rows += std::lcm(unit, shares))
+      result.push_back(rows);
   return result;
 }
 

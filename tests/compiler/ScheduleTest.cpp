@@ -237,8 +237,13 @@ TEST(Plan, FindsTilesForWarpsAndClustersThatAreFixed) {
                                   {"sm_80", "warps: 16 x 1"},
                                   {"sm_90a", "warps: 4 x 2"},
                                   {"sm_90a", "cluster: 4 x 1"},
-                                  {"sm_90a", "roles: imfp cluster: 4 x 1"}})
-    for (int64_t m : {1, 16, 64}) {
+                                  {"sm_90a", "roles: imfp cluster: 4 x 1"},
+                                  {"sm_90a", "cluster: 3 x 1"},
+                                  {"sm_90a", "cluster: 3 x 2"},
+                                  {"sm_90a", "roles: imfp cluster: 5 x 1"},
+                                  {"sm_90a", "roles: imfp cluster: 6 x 1"},
+                                  {"sm_90a", "roles: imfp cluster: 7 x 1"}})
+    for (int64_t m : {1, 16, 64, 100, 1000, 5000}) {
       Result<Plan> planned =
           planOf("gemm g { weight: int4 activation: f16 output: f16 schedule { " +
                      std::string(schedule) + " } }",

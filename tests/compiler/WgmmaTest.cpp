@@ -121,6 +121,7 @@ constexpr Shape clusterShapes[] = {
     {8, 128, 1, "1 x 8", 4, 3, false, 1, 4},     {8, 64, 1, "1 x 4 x 4", 8, 8, true, 1, 8},
     {16, 64, 2, "1 x 4", 2, 3, true, 2, 2},      {32, 64, 1, "1 x 4 x 2", 2, 4, false, 4, 2},
     {64, 64, 2, "1 x 4", 5, 2, false, 1, 5},     {16, 128, 1, "1 x 4", 3, 4, true, 2, 1},
+    {48, 64, 1, "1 x 4", 1, 3, true, 3, 1},
 };
 constexpr Shape narrowClusterShapes[] = {
     {16, 80, 1, "1 x 5 x 2", 2, 4, true, 1, 2},
