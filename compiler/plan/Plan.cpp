@@ -52,6 +52,8 @@ Span objectionSpan(const dsl::Gemm &gemm, const Objection &objection) {
     return decl.spans.balance;
   if (id == DiagId::schedule_cluster && decl.cluster)
     return decl.spans.cluster;
+  if (id == DiagId::schedule_split_k && decl.cluster && decl.cluster->k > 1)
+    return decl.spans.cluster; // which has a part of k in each CTA
   if (id == DiagId::schedule_shared_memory && decl.pipeline)
     return decl.spans.pipeline;
   if (decl.tile)

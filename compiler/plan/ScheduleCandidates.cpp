@@ -410,6 +410,10 @@ static constexpr std::string_view razerTarget = "sm_120a";
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
   if (!gemm.schedule.roles && gemm.schedule.tile && gemm.schedule.tile->m < Geometry::leastMmaRows)
     return {Roles::Gemv}; // nothing else has such a tile
+  if (const auto &cluster = gemm.schedule.cluster; !gemm.schedule.roles && cluster &&
+                                                   cluster->n * cluster->k > 1 &&
+                                                   targetOf(device.target).hasWgmma)
+    return {Roles::ImFP}; // nor clusters
   if (!gemm.schedule.roles && gemm.activation.partition && targetOf(device.target).hasWgmma)
     return {Roles::Uniform, Roles::ImFP};
   if (!gemm.schedule.roles && targetOf(device.target).hasWgmma)

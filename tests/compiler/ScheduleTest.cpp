@@ -88,6 +88,14 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
         Refusal{"sm_90a", "f16", "roles: imfp cluster: 4 x 1 tile: 16 x 64 x 64", 12, 7,
                 "cluster 4 x 1 does not fit: of 16 batch rows each CTA copies an equal share, a "
                 "multiple of 8 [schedule_cluster]"},
+        // Of roles that nobody asked for those that have clusters say what is in the way.
+        Refusal{"sm_90a", "f16", "cluster: 8 x 2", 0, 7,
+                "cluster 8 x 2 does not fit: 16 CTAs, a cluster has at most 8 [schedule_cluster]"},
+        Refusal{"sm_90a", "f16", "split_k: 5 cluster: 1 x 3", 11, 7,
+                "cluster 1 x 3 does not fit: k is split in 5, a cluster has all parts or one "
+                "[schedule_cluster]"},
+        Refusal{"sm_90a", "f16", "cluster: 1 x 8 tile: 16 x 64 x 1024", 0, 7,
+                "split_k 8 exceeds the 4 k tiles of this problem [schedule_split_k]"},
         Refusal{"sm_90a", "f16", "roles: imfp cluster: 2 x 1 split_k: stream tile: 16 x 64 x 64",
                 12, 7,
                 "cluster 2 x 1 does not fit: equal shares of k are those of single CTAs "
