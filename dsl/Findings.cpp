@@ -22,8 +22,22 @@ bool Findings::repeatsLast(DiagId id, Span span) const {
          std::equal(last.notes.begin(), last.notes.end(), contexts.rbegin(), contexts.rend(), same);
 }
 
+bool Findings::isOfBadNumber(DiagId id, Span span) const {
+  if (id == DiagId::unexpected_token)
+    return false;
+  auto has = [](Span whole, Span part) {
+    return whole.file == part.file && whole.begin <= part.begin && part.end <= whole.end;
+  };
+  return std::ranges::any_of(diagnostics, [&](const Diagnostic &d) {
+    return (d.id == DiagId::number_out_of_range || d.id == DiagId::malformed_number) &&
+           (has(span, d.span) || std::ranges::any_of(contexts, [&](const Diagnostic::Note &use) {
+              return has(use.span, d.span);
+            }));
+  });
+}
+
 void Findings::add(DiagId id, const std::vector<std::string> &args, Span span) {
-  if (repeatsLast(id, span))
+  if (repeatsLast(id, span) || isOfBadNumber(id, span))
     return;
   if (full()) {
     overflowed = true;

@@ -43,6 +43,9 @@ public:
 private:
   // Two phases of recovery may stumble over the same token, in the same instance.
   bool repeatsLast(DiagId id, Span span) const;
+  // Whether a number that is there, or of which an instance was made, was reported itself: an error
+  // would be of the value that stands in for it, but for one of syntax.
+  bool isOfBadNumber(DiagId id, Span span) const;
 
   const SourceMap &sources;
   std::vector<Diagnostic::Note> contexts;
