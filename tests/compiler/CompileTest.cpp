@@ -1,8 +1,13 @@
 // The stages as values: what each prints, that each can be entered again, and what is refused.
 #include "compiler/Compiler.h"
+#include "compiler/OnTarget.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <sstream>
 
 namespace rho::compiler {
 namespace {
@@ -104,6 +109,65 @@ INSTANTIATE_TEST_SUITE_P(Shipped, SpecializedStages,
                          testing::Values("int4_g128_f16", "int4_channel_bf16", "int4_g64_int8",
                                          "liquidquant_int8"),
                          [](const auto &info) { return std::string(info.param); });
+
+// What the emulator does not see, in the text: a slot is given back by a lane once its whole warp
+// has met, and the registers that the loading warpgroup gives up are taken by those that multiply.
+void expectRolesKeepTheirRules(const std::string &ptx, bool decodesApart) {
+  std::istringstream lines(ptx);
+  bool met = false; // the warp, and nothing but an address of another CTA since
+  int arrivals = 0;
+  std::vector<std::string> registers; // of the roles, in the order of their code
+  std::set<size_t> load, multiply;    // the roles that do
+  for (std::string line; std::getline(lines, line);) {
+    auto has = [&](const char *text) { return line.find(text) != std::string::npos; };
+    if (has("mbarrier.arrive.") && !has("expect_tx")) {
+      ++arrivals;
+      EXPECT_TRUE(met) << line;
+      EXPECT_TRUE(line.starts_with("@%p")) << line;
+    }
+    met = has("bar.warp.sync 0xffffffff;") || (met && has("mapa.shared::cluster"));
+    if (has("setmaxnreg."))
+      registers.push_back(line);
+    if (has("mbarrier::complete_tx"))
+      load.insert(registers.size());
+    if (has("mma.sync.") || has("wgmma.mma_async."))
+      multiply.insert(registers.size());
+  }
+  EXPECT_GE(arrivals, decodesApart ? 4 : 1);
+  ASSERT_EQ(registers.size(), decodesApart ? 3 : 2);
+  EXPECT_EQ(registers.front(), "\tsetmaxnreg.dec.sync.aligned.u32 24;");
+  EXPECT_THAT(registers.back(), testing::StartsWith("\tsetmaxnreg.inc.sync.aligned.u32 "));
+  EXPECT_TRUE(load.contains(1)); // pieces of a residual may be loaded by code behind the others'
+  EXPECT_THAT(multiply, testing::ElementsAre(registers.size()));
+}
+
+TEST(SpecializedPtx, GivesSlotsBackBehindItsWarpsAndRegistersToThoseThatMultiply) {
+  using Roles = dsl::ScheduleDecl::Roles;
+  std::set<std::filesystem::path> files;
+  for (const auto &entry : std::filesystem::directory_iterator(RHO_SOURCE_DIR "/kernels/gemms"))
+    files.insert(entry.path());
+  size_t kernels = 0, turn = 0;
+  for (const std::filesystem::path &file : files) {
+    ++turn;
+    const dsl::Gemm declared =
+        onTarget(dsl::loadModule(file.string()).value().gemms.at(0), "sm_90a").gemm;
+    for (Roles roles : {Roles::ImFP, Roles::ExCP}) {
+      dsl::Gemm gemm = declared;
+      gemm.schedule.roles = roles;
+      if (roles == Roles::ImFP && turn % 3 == 0)
+        gemm.schedule.cluster = dsl::ScheduleDecl::Cluster{2, 1};
+      const int64_t m = int64_t{8} << turn % 6;
+      SCOPED_TRACE(file.stem().string() + (roles == Roles::ExCP ? ", excp" : ", imfp"));
+      Result<Plan> planned = plan(gemm, {m, 256, 1024}, *modelOfTarget("sm_90a"), nullptr);
+      if (!planned)
+        continue;
+      ++kernels;
+      expectRolesKeepTheirRules(compile(gemm, *planned, nullptr).value().image.ptx,
+                                roles == Roles::ExCP);
+    }
+  }
+  EXPECT_GE(kernels, 3 * files.size() / 2);
+}
 
 TEST(Compile, IsDeterministic) {
   Prepared setup = prepare("liquidquant_int8");
