@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 
@@ -46,10 +47,11 @@ Result<PlacedGemm> placedBy(const dsl::Gemm &gemm, dsl::ScheduleDecl::Roles role
 dsl::Gemm gemmWith(const std::string &activation, const std::string &weight = "w") {
   std::string text =
       "format w { element: s4 scale: f16 per k[128] value = element * scale }\n"
-      "format w8 { element: s8 scale: f16 per channel value = element * scale }\n"
-      "format s8_token { element: s8 scale: f32 per token value = element * scale }\n"
-      "gemm g { weight: " +
-      weight + " activation: " + activation + " output: f16 }";
+      "format s8_token { element: s8 scale: f32 per token value = element * scale }\n";
+  for (const char *bits : {"2", "3", "4", "5", "6", "7", "8"})
+    text += std::string("format w") + bits + " { element: s" + bits +
+            " scale: f16 per channel value = element * scale }\n";
+  text += "gemm g { weight: " + weight + " activation: " + activation + " output: f16 }";
   Result<dsl::Module> module =
       dsl::parseModule(text, "test.rho", [](const std::string &) { return std::nullopt; });
   EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
@@ -221,48 +223,83 @@ TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
   }
 }
 
-// A warp's 16-byte loads go by quarter warps: 8 lanes must be on different banks. Its 32 lanes read
-// 512 consecutive bytes, so they are.
-TEST(WarpgroupOrder, LanesOfAWarpReadDifferentBanks) {
-  dsl::Gemm gemm = gemmWith("s8_token");
-  Result<PlacedGemm> placed = placedBy(gemm, imfp, "sm_90a");
-  ASSERT_TRUE(placed.ok());
-  Geometry g = makeGeometry(*placed, {64, 64, 128, 1, 4, 1, 4, 1, imfp});
-  WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, 64, 128});
-  const LayoutSection &codes = layout.sections[0];
-  // Where the layout puts each code of the tile.
-  std::map<std::pair<int64_t, int64_t>, int64_t> byteOf;
-  int64_t inTile = codes.tileN * codes.tileK;
-  for (int64_t position = 0; position < g.tileN * g.tileK; ++position) {
-    Coordinates at = coordinatesOf(codes, position % inTile);
-    byteOf[{at.n, position / inTile * codes.tileK + at.k}] = position / 2;
+// Which word of a k tile of a plane of codes has which of them, by the layout.
+std::map<std::pair<int64_t, int64_t>, int64_t> wordsOf(const LayoutSection &plane,
+                                                       const Geometry &g) {
+  std::map<std::pair<int64_t, int64_t>, int64_t> words;
+  const int64_t inTile = plane.tileN * plane.tileK;
+  for (int64_t place = 0; place < g.tileN * g.tileK; ++place) {
+    Coordinates at = coordinatesOf(plane, place % inTile);
+    int64_t tile = place / inTile; // [panel][chunk]
+    words[{tile / g.chunks() * plane.tileN + at.n, tile % g.chunks() * plane.tileK + at.k}] =
+        place * plane.codeBits / 32;
   }
-  int perRegister = elementsPerRegister(placed->mmaType);
-  for (int64_t warp = 0; warp < g.warpsN; ++warp)
-    for (int64_t chunk = 0; chunk < g.chunks(); ++chunk) {
-      int64_t base = -1;
-      for (int quarter = 0; quarter < 4; ++quarter) {
-        std::set<int64_t> banks;
-        for (int lane = 8 * quarter; lane < 8 * quarter + 8; ++lane) {
-          std::set<int64_t> bytes; // that the lane needs for both instructions
-          for (int step = 0; step < g.stepsPerChunk(); ++step)
-            for (int i = 0; i < 4 * perRegister; ++i) {
-              Coordinates f = fragmentElement(perRegister, lane, i);
-              int64_t n = warp * g.warpN() + f.n % 8 * g.rowsPerThread() + f.n / 8;
-              bytes.insert(byteOf.at({n, chunk * g.chunkK() + int64_t{step} * g.mmaK + f.k}));
-            }
-          ASSERT_EQ(bytes.size(), 16U);
-          EXPECT_EQ(*bytes.begin() % 16, 0);
-          EXPECT_EQ(*bytes.rbegin(), *bytes.begin() + 15);
-          if (lane == 0)
-            base = *bytes.begin();
-          EXPECT_EQ(*bytes.begin(), base + int64_t{lane} * 16);
-          for (int64_t byte : bytes)
-            banks.insert(byte / 4 % 32);
-        }
-        EXPECT_EQ(banks.size(), 32U); // 8 lanes of 16 bytes on 32 banks of 4
-      }
+  return words;
+}
+
+// Words of a plane that a lane needs for the instructions of a chunk and row tile.
+std::set<int64_t> wordsOfLane(const std::map<std::pair<int64_t, int64_t>, int64_t> &words,
+                              const Geometry &g, int perRegister, int64_t warp, int64_t chunk,
+                              int64_t rowTile, int lane) {
+  std::set<int64_t> own;
+  for (int64_t step = 0; step < g.stepsPerChunk(); ++step)
+    for (int i = 0; i < 4 * perRegister; ++i) {
+      Coordinates f = fragmentElement(perRegister, lane, i);
+      int64_t n = warp * g.warpN() + f.n % 8 * g.rowsPerThread() + 2 * rowTile + f.n / 8;
+      own.insert(words.at({n, chunk * g.chunkK() + step * g.mmaK + f.k}));
     }
+  return own;
+}
+
+// A warp's loads go by as many lanes as have 128 bytes: those must be on different banks. Its lanes
+// read consecutive words, of each plane, so they are.
+void expectDifferentBanks(const LayoutSection &plane, const Geometry &g, int perRegister) {
+  const auto words = wordsOf(plane, g);
+  const int64_t each = g.planeWords(plane.codeBits);
+  for (int64_t warp = 0; warp < g.warpsN; ++warp)
+    for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
+      for (int64_t rowTile = 0; rowTile < g.rowTiles(); ++rowTile) {
+        std::set<int64_t> banks;
+        int64_t base = 0;
+        for (int lane = 0; lane < 32; ++lane) {
+          const std::set<int64_t> own =
+              wordsOfLane(words, g, perRegister, warp, chunk, rowTile, lane);
+          ASSERT_EQ(static_cast<int64_t>(own.size()), each);
+          EXPECT_EQ(*own.begin() % each, 0);
+          EXPECT_EQ(*own.rbegin(), *own.begin() + each - 1);
+          base = lane == 0 ? *own.begin() : base;
+          EXPECT_EQ(*own.begin(), base + lane * each);
+          for (int64_t word : own)
+            EXPECT_TRUE(banks.insert(word % 32).second) << "lane " << lane;
+          if (banks.size() == 32)
+            banks.clear();
+        }
+      }
+}
+
+TEST(WarpgroupOrder, LanesOfAWarpReadDifferentBanks) {
+  for (const char *activation : {"s8_token", "f16", "bf16"})
+    for (int bits = 2; bits <= 8; ++bits)
+      for (const Schedule &schedule :
+           {Schedule{64, 64, 128, 1, 4, 1, 4, 1, imfp}, Schedule{64, 128, 256, 1, 4, 1, 4, 1, imfp},
+            panels({16, 192, 128, 1, 12, 1, 4, 1, imfp})}) {
+        SCOPED_TRACE(std::string(activation) + ", " + std::to_string(bits) + " bits, " +
+                     std::to_string(schedule.tileN) + " rows");
+        dsl::Gemm gemm = gemmWith(activation, "w" + std::to_string(bits));
+        Result<PlacedGemm> placed = placedBy(gemm, imfp, "sm_90a");
+        ASSERT_TRUE(placed.ok()) << placed.error().str();
+        Geometry g = makeGeometry(*placed, schedule);
+        int planes = 0, planeBits = 0;
+        for (const LayoutSection &section :
+             makeWeightLayout(gemm, *placed, g, {8, g.tileN, g.tileK}).sections)
+          if (section.component == 0) {
+            ++planes;
+            planeBits += section.codeBits;
+            expectDifferentBanks(section, g, elementsPerRegister(placed->mmaType));
+          }
+        EXPECT_EQ(planeBits, bits);
+        EXPECT_EQ(planes, std::popcount(static_cast<unsigned>(bits)));
+      }
 }
 
 // One bulk copy brings a k tile of codes of a panel: it is contiguous, aligned and in the order of
