@@ -152,9 +152,5 @@ inline int64_t activationGroupStride(int64_t m) { return (m + 15) / 16 * 16; }
 // Packs codes in natural order. `out` has layout.bytes bytes; all of them are written. Errors:
 // layout_mismatch, pack_beyond_element, pack_breaks_requirement, pack_negative_scale, pack_no_sum.
 Status pack(const WeightLayout &layout, const dsl::QuantizedMatrix &weight, uint8_t *out);
-// The inverse of pack. Error unpack_not_packed for bytes that pack() does not make of any weight:
-// other padding, copies that differ, tables of a residual that do not fit its pieces.
-Result<dsl::QuantizedMatrix> unpack(const WeightLayout &layout,
-                                    std::shared_ptr<const dsl::Format> format, const uint8_t *in);
 
 } // namespace rho::compiler

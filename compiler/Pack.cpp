@@ -1,4 +1,3 @@
-#include "compiler/CodeBits.h"
 #include "compiler/CodePair.h"
 #include "compiler/LayoutMap.h"
 #include "compiler/PackChecks.h"
@@ -67,20 +66,59 @@ void gatherCodes(const Code *codes, const TileWindow &window, int64_t pitch,
   }
 }
 
-// Code of each stored code.
-std::vector<uint32_t> inverseOf(const LayoutSection &section) {
-  std::vector<uint32_t> inverse(size_t(1) << std::min(section.codeBits, 8));
-  for (uint32_t code = 0; code < section.codeTable.size(); ++code)
-    inverse[section.codeTable[code]] = code;
-  return inverse;
+// The codes of a tile one behind the other, least significant bit first. A table says which of
+// those in natural order each place has.
+void writeCodes(const std::vector<uint32_t> &table, int bits, const uint32_t *local, uint8_t *out) {
+  if (bits == 4 && table.size() % 2 == 0) {
+    for (size_t i = 0; i < table.size(); i += 2)
+      *out++ = static_cast<uint8_t>(local[table[i]] | local[table[i + 1]] << 4);
+    return;
+  }
+  uint64_t pending = 0;
+  int count = 0;
+  for (uint32_t from : table) {
+    pending |= static_cast<uint64_t>(local[from]) << count;
+    for (count += bits; count >= 8; count -= 8, pending >>= 8)
+      *out++ = static_cast<uint8_t>(pending);
+  }
+  if (count > 0)
+    *out = static_cast<uint8_t>(pending);
 }
 
-// The codes of one section's component, in natural order and in tiles.
+// The same in words whose bits are in another order: LayoutSection::wordBits.
+class ScatteredCodes {
+public:
+  explicit ScatteredCodes(const LayoutSection &section)
+      : bits(section.codeBits), perWord(32 / section.codeBits) {
+    for (size_t i = 0; i < perWord; ++i)
+      for (uint32_t code = 0; code < uint32_t(1) << bits; ++code) {
+        uint32_t word = 0;
+        for (int bit = 0; bit < bits; ++bit)
+          word |= (code >> bit & 1) << section.wordBits[i * bits + bit];
+        words.push_back(word);
+      }
+  }
+
+  void write(const std::vector<uint32_t> &table, const uint32_t *local, uint8_t *out) const {
+    for (size_t first = 0; first < table.size(); first += perWord, out += 4) {
+      uint32_t word = 0;
+      for (size_t i = 0; i < perWord; ++i)
+        word |= words[(i << bits) + local[table[first + i]]];
+      std::memcpy(out, &word, 4);
+    }
+  }
+
+private:
+  int bits;
+  size_t perWord;
+  std::vector<uint32_t> words; // of each code at each place of a word
+};
+
+// The codes of one section's component, from natural order to tiles.
 class SectionCodes {
 public:
   SectionCodes(const LayoutSection &section, dsl::BlockGrid grid, int64_t n)
-      : section(section), grid(grid), n(n), table(positionTable(section)),
-        inverse(inverseOf(section)) {
+      : section(section), grid(grid), n(n), table(positionTable(section)) {
     if (!section.wordBits.empty())
       scattered.emplace(section);
   }
@@ -99,27 +137,6 @@ public:
       scattered->write(table, local.data(), tile);
     else
       writeCodes(table, section.codeBits, local.data(), tile);
-  }
-
-  void unpack(const uint8_t *tile, int64_t row, int64_t unit, std::vector<uint32_t> &local,
-              CodeArray &codes) const {
-    local.resize(table.size());
-    TileWindow window = windowOf(section, grid, n, row, unit);
-    if (scattered)
-      scattered->read(table, tile, local.data());
-    else
-      readCodes(table, section.codeBits, tile, local.data());
-    for (int64_t r = 0; r < window.rows; ++r) {
-      int64_t natural = (window.firstRow + r) / section.unitN;
-      if (natural * section.unitN != window.firstRow + r)
-        continue; // a copy
-      for (int64_t u = 0; u < window.units; ++u) {
-        int64_t at = natural * grid.columns + window.firstUnit + u;
-        uint32_t stored = local[r * section.tileK + u];
-        uint32_t bits = section.codeTable.empty() ? stored ^ section.codeXor : inverse[stored];
-        codes.set(at, codes.get(at) | bits << section.shift);
-      }
-    }
   }
 
 private:
@@ -149,7 +166,7 @@ private:
   const LayoutSection &section;
   dsl::BlockGrid grid;
   int64_t n;
-  std::vector<uint32_t> table, inverse;
+  std::vector<uint32_t> table;
   std::optional<ScatteredCodes> scattered;
 };
 
@@ -166,19 +183,6 @@ void packSection(const LayoutSection &section, dsl::BlockGrid grid, int64_t n,
   });
   int64_t used = section.tilesN * section.tilesK * bytesPerTile;
   std::memset(base + used, 0, static_cast<size_t>(section.bytes - used));
-}
-
-void unpackSection(const LayoutSection &section, dsl::BlockGrid grid, int64_t n, const uint8_t *in,
-                   CodeArray &codes) {
-  SectionCodes packer(section, grid, n);
-  parallelFor(section.tilesN, [&](int64_t tileRow) {
-    std::vector<uint32_t> local;
-    for (int64_t tileColumn = 0; tileColumn < section.tilesK; ++tileColumn) {
-      int64_t tile = tileRow * section.tilesK + tileColumn;
-      packer.unpack(in + section.offset + tile * tileBytes(section), tileRow * section.tileN,
-                    tileColumn * section.tileK, local, codes);
-    }
-  });
 }
 
 // Units of a component and of those in its spare bits; none where it has a unit for itself.
@@ -209,32 +213,6 @@ std::optional<CodeArray> sumsOf(const LayoutSection &section, const QuantizedMat
     sums.set(i, pair.main | pair.rest << operand.bits());
   }
   return sums;
-}
-
-// The inverse, in place.
-void addSums(const LayoutSection &section, dsl::ElementType type, CodeArray &codes) {
-  if (section.sumType.empty())
-    return;
-  dsl::ElementType operand = dsl::ElementType::get(section.sumType);
-  for (int64_t i = 0; i < codes.size(); ++i)
-    codes.set(i, type.encode(operand.decode(codes.get(i)) +
-                             operand.decode(codes.get(i) >> operand.bits())));
-}
-
-// The inverse of unitsOf(), where `weight` has the units in place of the host's codes.
-void divideUnits(QuantizedMatrix &weight, int host) {
-  auto codeAt = [&](int component, uint32_t unit) {
-    const Component &part = weight.format->components[component];
-    return unit >> part.shift & ((1U << part.type.bits()) - 1);
-  };
-  std::vector<int> guests = dsl::guestsOf(*weight.format, host);
-  CodeArray &units = weight.components[host];
-  for (int64_t i = 0; i < units.size() && !guests.empty(); ++i) {
-    uint32_t unit = units.get(i);
-    for (int guest : guests)
-      weight.components[guest].set(i, codeAt(guest, unit));
-    units.set(i, codeAt(host, unit));
-  }
 }
 
 // Units of a section along k in each group.
@@ -333,72 +311,6 @@ Status packResidual(const ResidualLayout &r, const QuantizedMatrix &weight,
   return Done{};
 }
 
-void unpackSections(const std::vector<LayoutSection> &sections, const uint8_t *in,
-                    QuantizedMatrix &weight) {
-  for (const LayoutSection &section : sections) {
-    const Component &component = weight.format->components[section.component];
-    CodeArray &codes = weight.components[section.component];
-    dsl::BlockGrid grid = storedGrid(section, component, weight.rows, weight.k);
-    if (int64_t copies = copiesOf(section, component); copies > 1) {
-      CodeArray stored(codes.width() * 8, grid.size());
-      unpackSection(section, grid, weight.rows, in, stored);
-      dsl::BlockGrid natural = codeGrid(component, weight.rows, weight.k);
-      for (int64_t i = 0; i < codes.size(); ++i)
-        codes.set(i, stored.get(i / natural.columns * grid.columns + i % natural.columns * copies));
-    } else {
-      unpackSection(section, grid, weight.rows, in, codes);
-    }
-    addSums(section, component.type, codes);
-  }
-  for (size_t c = 1; c < weight.components.size(); ++c)
-    divideUnits(weight, static_cast<int>(c));
-}
-
-// Leaves out bits that no code of a component has, which sections may have room for. write() then
-// makes other bytes than those that were read.
-void dropOtherBits(QuantizedMatrix &weight) {
-  for (size_t c = 0; c < weight.components.size(); ++c) {
-    const int bits = weight.format->components[c].type.bits();
-    CodeArray &codes = weight.components[c];
-    for (int64_t i = 0; i < codes.size() && bits < codes.width() * 8; ++i)
-      codes.set(i, codes.get(i) & ((1U << bits) - 1));
-  }
-}
-
-// The residual's codes, and which blocks are stored. Codes of the others stay as they are.
-void unpackResidual(const ResidualLayout &r, const uint8_t *in, QuantizedMatrix &residual,
-                    CodeArray &choice) {
-  const int64_t n = residual.rows, k = residual.k;
-  unpackSections(r.sections, in, residual);
-  std::vector<uint32_t> local;
-  for (int64_t tile = 0; tile < r.tilesN * r.tilesK; ++tile) {
-    uint32_t first = 0;
-    std::memcpy(&first, in + r.firstsOffset + 4 * tile, sizeof first);
-    int64_t piece = first;
-    for (int64_t i = 0; i < r.rowsOfPieces() * r.piecesAlongK(); ++i) {
-      int64_t row = tile / r.tilesK * r.tileN + i / r.piecesAlongK() * r.pieceN;
-      int64_t column = tile % r.tilesK * r.tileK + i % r.piecesAlongK() * r.pieceK;
-      uint32_t word = 0;
-      int64_t at = wordOfBand(r, tile, i / r.piecesAlongK());
-      std::memcpy(&word, in + r.wordsOffset + 4 * at, sizeof word);
-      if ((word >> i % r.piecesAlongK() & 1) == 0 || column >= k || piece >= r.pieces)
-        continue;
-      if (row >= n) {
-        ++piece;
-        continue;
-      }
-      choice.set(row / r.blockN * divideUp(k, r.blockK) + column / r.blockK, 1);
-      for (const LayoutSection &part : r.parts) {
-        const Component &component = residual.format->components[part.component];
-        SectionCodes(part, codeGrid(component, n, k), n)
-            .unpack(in + r.pieceOffset + piece * r.pieceBytes + part.offset, row,
-                    column / part.unitK, local, residual.components[part.component]);
-      }
-      ++piece;
-    }
-  }
-}
-
 // Codes of a weight and a residual that shares its scales: weight * divisor + residual.
 Result<QuantizedMatrix> refinedCodes(const QuantizedMatrix &weight) {
   const dsl::Part &part = weight.format->residual->part;
@@ -429,25 +341,6 @@ Result<QuantizedMatrix> refinedCodes(const QuantizedMatrix &weight) {
   return whole;
 }
 
-// The inverse.
-void divideCodes(const QuantizedMatrix &whole, QuantizedMatrix &weight) {
-  const dsl::Part &part = weight.format->residual->part;
-  dsl::ElementType both = whole.format->element().type,
-                   high = weight.parts[0].format->element().type, low = part.format->element().type;
-  for (QuantizedMatrix &each : weight.parts)
-    std::copy(whole.components.begin() + 1, whole.components.end(), each.components.begin() + 1);
-  auto half = part.divisor / 2;
-  parallelFor(weight.rows, [&](int64_t row) {
-    for (int64_t i = row * weight.k; i < (row + 1) * weight.k; ++i) {
-      auto value = static_cast<int64_t>(both.decode(whole.components[0].get(i)));
-      int64_t rest = ((value + half) & (part.divisor - 1)) - half; // the divisor is a power of two
-      int64_t quotient = (value - rest) / part.divisor;
-      weight.parts[0].components[0].set(i, high.encode(static_cast<double>(quotient)));
-      weight.parts[1].components[0].set(i, low.encode(static_cast<double>(rest)));
-    }
-  });
-}
-
 // All bytes of a weight whose codes fit the layout.
 Status write(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *out) {
   std::memset(out, 0, static_cast<size_t>(layout.bytes));
@@ -467,32 +360,6 @@ Status write(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t 
   own.insert(own.end(), layout.residual->sections.begin(), layout.residual->sections.end());
   const std::optional<QuantizedMatrix> changedOwn = asStored(own, weight.parts[1]);
   return packResidual(*layout.residual, weight, changedOwn ? *changedOwn : weight.parts[1], out);
-}
-
-// The codes that are read where write() would have left them.
-QuantizedMatrix read(const WeightLayout &layout, std::shared_ptr<const Format> format,
-                     const uint8_t *in) {
-  QuantizedMatrix weight = emptyMatrix(std::move(format), layout.n, layout.k);
-  if (!layout.residual) {
-    unpackSections(layout.sections, in, weight);
-    dropOtherBits(weight);
-    negateGroups(layout.sections, weight);
-    return weight;
-  }
-  if (layout.isRefined()) {
-    QuantizedMatrix whole = emptyMatrix(
-        std::make_shared<const Format>(refinedWeight(*weight.format)), layout.n, layout.k);
-    unpackSections(layout.sections, in, whole);
-    unpackResidual(*layout.residual, in, whole, weight.choice);
-    dropOtherBits(whole);
-    divideCodes(whole, weight);
-    return weight;
-  }
-  unpackSections(layout.sections, in, weight.parts[0]);
-  unpackResidual(*layout.residual, in, weight.parts[1], weight.choice);
-  for (QuantizedMatrix &part : weight.parts)
-    dropOtherBits(part);
-  return weight;
 }
 
 } // namespace
@@ -518,22 +385,6 @@ Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *
     if (auto negative = negativeScale(layout.residual->parts, weight.parts[1]))
       return *negative;
   return write(layout, weight, out);
-}
-
-Result<QuantizedMatrix> unpack(const WeightLayout &layout, std::shared_ptr<const Format> format,
-                               const uint8_t *in) {
-  std::string problem = format ? mismatch(layout, *format) : "there is no format";
-  if (!problem.empty())
-    return makeError(DiagId::layout_mismatch, {problem});
-  QuantizedMatrix weight = read(layout, std::move(format), in);
-  std::vector<uint8_t> again(static_cast<size_t>(layout.bytes));
-  if (Status written = write(layout, weight, again.data()); !written)
-    return written.error();
-  auto [made, found] = std::mismatch(again.begin(), again.end(), in);
-  if (made != again.end())
-    return makeError(DiagId::unpack_not_packed, {std::to_string(made - again.begin()),
-                                                 std::to_string(*found), std::to_string(*made)});
-  return weight;
 }
 
 } // namespace rho::compiler

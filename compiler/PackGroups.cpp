@@ -42,18 +42,6 @@ bool hasAny(const CodeArray &codes, const std::vector<bool> &isWanted) {
 
 } // namespace
 
-void negateGroups(const std::vector<LayoutSection> &sections, QuantizedMatrix &weight) {
-  for (const LayoutSection &section : sections) {
-    if (section.negatedBy == 0)
-      continue;
-    const std::vector<uint32_t> negated = negatedCodes(*weight.format);
-    changeElements(
-        weight, section.negatedBy,
-        [&](uint32_t code) { return (code >> section.negatedBit & 1) != 0; },
-        [&](uint32_t code) { return negated[code]; });
-  }
-}
-
 std::optional<QuantizedMatrix> asStored(const std::vector<LayoutSection> &sections,
                                         const QuantizedMatrix &weight) {
   std::optional<QuantizedMatrix> changed;
@@ -74,9 +62,15 @@ std::optional<QuantizedMatrix> asStored(const std::vector<LayoutSection> &sectio
           copy(), section.component, [&](uint32_t code) { return bool(isZero[code]); },
           [](uint32_t) { return 0U; });
   }
-  if (std::any_of(sections.begin(), sections.end(),
-                  [](const LayoutSection &section) { return section.negatedBy != 0; }))
-    negateGroups(sections, copy());
+  for (const LayoutSection &section : sections) {
+    if (section.negatedBy == 0)
+      continue;
+    const std::vector<uint32_t> negated = negatedCodes(*weight.format);
+    changeElements(
+        copy(), section.negatedBy,
+        [&](uint32_t code) { return (code >> section.negatedBit & 1) != 0; },
+        [&](uint32_t code) { return negated[code]; });
+  }
   return changed;
 }
 

@@ -11,7 +11,4 @@ namespace rho::compiler {
 std::optional<dsl::QuantizedMatrix> asStored(const std::vector<LayoutSection> &sections,
                                              const dsl::QuantizedMatrix &weight);
 
-// Negates the groups that sections say, so that negated ones are as they were.
-void negateGroups(const std::vector<LayoutSection> &sections, dsl::QuantizedMatrix &weight);
-
 } // namespace rho::compiler

@@ -355,42 +355,6 @@ Packed packedLayout(const std::string &residual, GemmShape shape, const char *ta
           std::make_shared<const dsl::Format>(gemm->impl().gemm->weight)};
 }
 
-TEST(ResidualLayout, KeepsCodesOfStoredBlocks) {
-  for (const char *residual : {"int4_g64 per n[32] k[128]", "s4 / 16 per n[32] k[128]"}) {
-    Packed packed = packedLayout(residual, {8, 150, 700});
-    const Pattern &some = patterns[5];
-    dsl::QuantizedMatrix weight = randomCodes(packed.format, 150, 700, some);
-    std::vector<uint8_t> bytes(static_cast<size_t>(packed.layout.bytes));
-    ASSERT_TRUE(pack(packed.layout, weight, bytes.data()).ok());
-    Result<dsl::QuantizedMatrix> back = unpack(packed.layout, packed.format, bytes.data());
-    ASSERT_TRUE(back.ok()) << back.error().str();
-    for (int64_t row = 0; row < 150; ++row) {
-      EXPECT_EQ(back->rowValues(row), weight.rowValues(row)) << residual << ", " << row;
-      EXPECT_EQ(back->parts[0].rowValues(row), weight.parts[0].rowValues(row)) << residual;
-    }
-    for (int64_t i = 0; i < weight.choice.size(); ++i)
-      EXPECT_EQ(back->choice.get(i), weight.choice.get(i)) << i;
-  }
-}
-
-// Tables of pieces that fit none, whatever they say.
-TEST(ResidualLayout, RefusesTablesThatPackDoesNotMake) {
-  for (const char *residual : {"int4_g64 per n[32] k[128]", "s4 / 16 per n[32] k[128]"}) {
-    Packed packed = packedLayout(residual, {8, 150, 700});
-    const compiler::ResidualLayout &tables = *packed.layout.residual;
-    std::vector<uint8_t> bytes(static_cast<size_t>(packed.layout.bytes));
-    ASSERT_TRUE(
-        pack(packed.layout, randomCodes(packed.format, 150, 700, patterns[5]), bytes.data()).ok());
-    for (auto [offset, count] : {std::pair(tables.firstsOffset, tables.firstsBytes()),
-                                 std::pair(tables.wordsOffset, tables.wordsBytes())})
-      for (int value : {0x00, 0xff, 0x81}) {
-        std::vector<uint8_t> wrong = bytes;
-        std::fill_n(wrong.begin() + offset, count, static_cast<uint8_t>(value));
-        EXPECT_FALSE(unpack(packed.layout, packed.format, wrong.data()).ok()) << offset;
-      }
-  }
-}
-
 // The operands of stored blocks are 16 q + r, of 8 bits.
 TEST(ResidualLayout, RefusesNumbersBelowTheOperandsAndScalesThatDiffer) {
   Packed packed = packedLayout("s4 / 16 per n[16] k[64]", {8, 64, 128});
