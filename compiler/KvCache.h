@@ -12,7 +12,6 @@
 #include "compiler/decode/Sequences.h"
 #include "dsl/Division.h"
 #include "dsl/Error.h"
-#include "dsl/Quantize.h"
 
 #include <algorithm>
 #include <span>
@@ -71,9 +70,6 @@ struct KvTensor {
   Place place(int64_t r, int64_t half, int64_t lane) const;
   // Where the codes of a channel lie in a group: those of a lane one after the other.
   int64_t channelPlace(int64_t channel) const;
-
-  // Codes of one head of a page, [headDim][pageTokens] in the format, as bytes of a page.
-  std::vector<uint8_t> pack(const dsl::QuantizedMatrix &head) const;
 };
 
 struct KvLayout {

@@ -2,12 +2,10 @@
 
 #include "compiler/decode/NotFinite.h"
 #include "dsl/DeriveEncode.h"
-#include "dsl/Evaluate.h"
 #include "dsl/Expressions.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
 namespace rho::compiler {
@@ -17,16 +15,6 @@ namespace {
 // Words of codes that a lane holds of keys, and of values, in a step.
 constexpr int64_t mostLaneWords = 32;
 constexpr int64_t rowsOfTile = 16;
-
-// A register of a lane is two codes of 16 bits: what lies in memory is what is multiplied.
-DecodeSequence unchangedPairs() {
-  DecodeSequence sequence;
-  sequence.program.output(
-      sequence.program.add(DecodeInstr::Op::Or, DecodeProgram::word(), DecodeProgram::constant(0)));
-  sequence.codes = 2;
-  sequence.bits = bitsOfWholeCodes({{0, 1}}, 16);
-  return sequence;
-}
 
 std::string_view nameOf(KvPart part) { return part == KvPart::Keys ? "keys" : "values"; }
 
@@ -147,12 +135,12 @@ private:
     affine = *core;
     std::string_view type = tensor.shape.type.name();
     dsl::ElementType element = format.element().type;
-    if (element == tensor.shape.type) {
-      tensor.decode = unchangedPairs();
-      return {};
-    }
     dsl::Expr bare{};
     bare.kind = dsl::Expr::Kind::Component;
+    if (element == tensor.shape.type) { // what lies in memory is what is multiplied
+      tensor.decode = *decodeSequence(format, bare, type);
+      return {};
+    }
     // Of keys the power of two that a decode leaves out goes into queries of 16 bits.
     int least = tensor.part == KvPart::Values ? smallestUsefulLog2 : type == "f16" ? -4 : -8;
     std::optional<DecodeSequence> decode;
@@ -229,38 +217,6 @@ int64_t KvTensor::channelPlace(int64_t channel) const {
   if (part == KvPart::Keys)
     return inTile % 8 / 2 * (shape.headDim / 4) + tile * 4 + half * 2 + inTile % 2;
   return inTile % 8 * (shape.headDim / 8) + tile * 2 + half;
-}
-
-std::vector<uint8_t> KvTensor::pack(const dsl::QuantizedMatrix &head) const {
-  std::vector<uint8_t> bytes(static_cast<size_t>(headBytes()));
-  auto unit = static_cast<int64_t>(decode.registers());
-  for (int64_t s = 0; s < steps(); ++s)
-    for (int64_t lane = 0; lane < 32; ++lane)
-      for (int64_t r = 0; r < registers(); ++r)
-        for (int64_t half = 0; half < 2; ++half) {
-          Place at = place(r, half, lane);
-          uint32_t code = decode.stored(
-              head.components[0].get(at.channel * shape.pageTokens + s * step + at.token));
-          const std::vector<CodeBit> &bits =
-              decode.bits[static_cast<size_t>(r % unit)][static_cast<size_t>(half)];
-          for (size_t b = 0; b < bits.size(); ++b) {
-            int64_t word = r / unit * decode.program.words() + bits[b].word;
-            int64_t byte =
-                s * stepBytes() + (word / 4 * 32 + lane) * 16 + word % 4 * 4 + bits[b].bit / 8;
-            bytes[static_cast<size_t>(byte)] |=
-                static_cast<uint8_t>((code >> b & 1) << (bits[b].bit % 8));
-          }
-        }
-  for (int i = 1; i < static_cast<int>(format.components.size()); ++i) {
-    int64_t groups = shape.pageTokens / component(i).group, width = componentBytes(i);
-    for (int64_t group = 0; group < groups; ++group)
-      for (int64_t channel = 0; channel < shape.headDim; ++channel) {
-        uint32_t code = head.components[static_cast<size_t>(i)].get(channel * groups + group);
-        int64_t at = componentOffset(i) + (group * shape.headDim + channelPlace(channel)) * width;
-        std::memcpy(bytes.data() + at, &code, static_cast<size_t>(width)); // little endian
-      }
-  }
-  return bytes;
 }
 
 Result<KvLayout> kvLayout(const dsl::Format &keys, const dsl::Format &values,

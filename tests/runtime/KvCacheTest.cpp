@@ -13,6 +13,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 
 namespace rho {
 namespace {
@@ -32,6 +33,42 @@ dsl::QuantizedMatrix quantizedHead(const dsl::Format &format, const KvCacheOptio
   dsl::MatrixView view{rows.data(), dsl::MatrixView::Type::F32, o.headDim, o.pageTokens,
                        o.pageTokens};
   return *dsl::quantize(std::make_shared<dsl::Format>(format), view, false, 1);
+}
+
+// It as bytes of a page: where they lie is what compiler::KvTensor says.
+std::vector<uint8_t> packed(const compiler::KvTensor &tensor, const dsl::QuantizedMatrix &head) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(tensor.headBytes()));
+  const compiler::DecodeSequence &decode = tensor.decode;
+  auto unit = static_cast<int64_t>(decode.registers());
+  for (int64_t s = 0; s < tensor.steps(); ++s)
+    for (int64_t lane = 0; lane < 32; ++lane)
+      for (int64_t r = 0; r < tensor.registers(); ++r)
+        for (int64_t half = 0; half < 2; ++half) {
+          const compiler::KvTensor::Place at = tensor.place(r, half, lane);
+          uint32_t code = decode.stored(head.components[0].get(
+              at.channel * tensor.shape.pageTokens + s * tensor.step + at.token));
+          const std::vector<compiler::CodeBit> &bits =
+              decode.bits[static_cast<size_t>(r % unit)][static_cast<size_t>(half)];
+          for (size_t b = 0; b < bits.size(); ++b) {
+            int64_t word = r / unit * decode.program.words() + bits[b].word;
+            int64_t byte = s * tensor.stepBytes() + (word / 4 * 32 + lane) * 16 + word % 4 * 4 +
+                           bits[b].bit / 8;
+            bytes[static_cast<size_t>(byte)] |=
+                static_cast<uint8_t>((code >> b & 1) << (bits[b].bit % 8));
+          }
+        }
+  for (int i = 1; i < static_cast<int>(tensor.format.components.size()); ++i) {
+    int64_t groups = tensor.shape.pageTokens / tensor.component(i).group,
+            width = tensor.componentBytes(i);
+    for (int64_t group = 0; group < groups; ++group)
+      for (int64_t channel = 0; channel < tensor.shape.headDim; ++channel) {
+        uint32_t code = head.components[static_cast<size_t>(i)].get(channel * groups + group);
+        int64_t at = tensor.componentOffset(i) +
+                     (group * tensor.shape.headDim + tensor.channelPlace(channel)) * width;
+        std::memcpy(bytes.data() + at, &code, static_cast<size_t>(width)); // little endian
+      }
+  }
+  return bytes;
 }
 
 struct Case {
@@ -131,7 +168,7 @@ TEST_P(KvCaches, quantizeIsThatOfTheHostAndDequantizeTheFormatsNumbers) {
                         .read(bytes.data(), tensor.headBytes(),
                               job.page * tensor.pageBytes() + head * tensor.headBytes())
                         .ok());
-        ASSERT_EQ(bytes, tensor.pack(expected)) << isKeys << " page " << job.page;
+        ASSERT_EQ(bytes, packed(tensor, expected)) << isKeys << " page " << job.page;
         double roundings = 4 * 0x1p-23 + tensor.decode.roundings * 0x1p-8;
         for (int64_t channel = 0; channel < o.headDim; ++channel) {
           std::vector<double> numbers = expected.rowValues(channel),
