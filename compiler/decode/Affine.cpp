@@ -20,21 +20,6 @@ using dsl::Expr;
 using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
-bool isMinMax(const Expr &expr, const dsl::Format &format, double min, double max) {
-  dsl::Range range = dsl::rangeOf(expr, format);
-  if (!range.integer)
-    return false;
-  for (const dsl::Requirement &requirement : format.requirements)
-    if (dsl::print(*requirement.expr, format) == dsl::print(expr, format)) {
-      auto bound = static_cast<double>(requirement.bound);
-      if (requirement.atMost)
-        range.max = std::min(range.max, bound);
-      else
-        range.min = std::max(range.min, bound);
-    }
-  return range.min >= min && range.max <= max;
-}
-
 class AffineReader {
 public:
   explicit AffineReader(const dsl::Format &format) : format(format) {}
@@ -106,14 +91,14 @@ private:
     if (!expr.type->isInteger())
       return std::nullopt;
     const Expr &inner = *expr.operands[0];
-    if (isMinMax(inner, format, expr.type->minFinite(), expr.type->maxFinite()))
+    if (isWithin(inner, format, expr.type->minFinite(), expr.type->maxFinite()))
       return read(inner);
     int64_t top = int64_t{1} << (expr.type->bits() - 1);
     bool flips = inner.kind == Expr::Kind::Binary && inner.op == Expr::Op::Xor &&
                  inner.operands[1]->kind == Expr::Kind::Integer &&
                  inner.operands[1]->integer == top &&
                  expr.type->kind() == dsl::ElementType::Kind::Signed;
-    if (!flips || !isMinMax(*inner.operands[0], format, 0, static_cast<double>(2 * top - 1)))
+    if (!flips || !isWithin(*inner.operands[0], format, 0, static_cast<double>(2 * top - 1)))
       return std::nullopt;
     std::optional<Affine> a = read(*inner.operands[0]);
     if (a)
@@ -263,7 +248,7 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
   if (!base)
     return std::nullopt;
   double limit = exactIntegers(dsl::ElementType::get(mmaType));
-  bool exact = base->roundings == 0 && isMinMax(core, format, -limit, limit) &&
+  bool exact = base->roundings == 0 && isWithin(core, format, -limit, limit) &&
                fitsExactly(affine.slope, format, limit) &&
                fitsExactly(affine.offset, format, limit);
   if (!exact && dsl::isIntegerTyped(core, format))
@@ -294,14 +279,15 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
   // Of the slope and of the offset, and of the number, which is no larger than both together.
   base->roundings = exact ? 0 : base->roundings + 2;
   Extension extension(*base, mmaType);
+  DecodeProgram &p = base->program;
   for (size_t r = 0; r < base->registers(); ++r) {
     const int power = powers[r & 1];
     const Operand own = extension.number(slope.times(std::ldexp(1.0, power)), r),
                   plus = extension.number(offset, r);
     if (power == 0)
-      extension.setOutput(r, base->program.fma(mmaType, extension.output(r), own, plus));
+      p.setOutput(r, p.fma(mmaType, p.outputAt(r), own, plus));
     else
-      setLine(base->program, r, mmaType, own, plus);
+      setLine(p, r, mmaType, own, plus);
   }
   return base;
 }
@@ -310,7 +296,7 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
 std::optional<DecodeSequence> narrowDecode(const dsl::Format &format, const dsl::Expr &core,
                                            const Affine &affine) {
   double limit = exactIntegers(dsl::ElementType::get("e4m3"));
-  if (!isMinMax(core, format, -limit, limit))
+  if (!isWithin(core, format, -limit, limit))
     return std::nullopt;
   std::optional<DecodeSequence> halves = halfDecode(format, core, affine, "f16");
   if (!halves || halves->roundings != 0)
@@ -324,7 +310,7 @@ std::optional<DecodeSequence> byteDecode(const dsl::Format &format, const dsl::E
                                          const Affine &affine) {
   dsl::ElementType element = format.element().type;
   auto isWhole = [](double x) { return x == std::floor(x) && std::abs(x) <= 65536; };
-  if (!element.isInteger() || element.bits() > 8 || !isMinMax(core, format, -128, 127) ||
+  if (!element.isInteger() || element.bits() > 8 || !isWithin(core, format, -128, 127) ||
       affine.slope.terms.size() != 1)
     return std::nullopt;
   for (const RowNumber *number : {&affine.slope, &affine.offset})
@@ -388,13 +374,28 @@ std::optional<DecodeSequence> byteDecode(const dsl::Format &format, const dsl::E
         slope.components.empty()
             ? DecodeProgram::constant(static_cast<uint32_t>(static_cast<int64_t>(slope.factor)))
             : extension.param({DecodeParam::Form::Byte, slope.components[0], row, {}});
-    Operand number = p.add(Op::Mad, extension.output(r), factor, sum);
-    extension.setOutput(r, p.add(Op::Xor, number, DecodeProgram::constant(0x80808080)));
+    Operand number = p.add(Op::Mad, p.outputAt(r), factor, sum);
+    p.setOutput(r, p.add(Op::Xor, number, DecodeProgram::constant(0x80808080)));
   }
   return result;
 }
 
 } // namespace
+
+bool isWithin(const Expr &expr, const dsl::Format &format, double min, double max) {
+  dsl::Range range = dsl::rangeOf(expr, format);
+  if (!range.integer)
+    return false;
+  for (const dsl::Requirement &requirement : format.requirements)
+    if (dsl::print(*requirement.expr, format) == dsl::print(expr, format)) {
+      auto bound = static_cast<double>(requirement.bound);
+      if (requirement.atMost)
+        range.max = std::min(range.max, bound);
+      else
+        range.min = std::max(range.min, bound);
+    }
+  return range.min >= min && range.max <= max;
+}
 
 std::optional<Affine> affineCore(const dsl::Format &format, const dsl::Expr &core) {
   return AffineReader(format).read(core);
@@ -429,9 +430,9 @@ DecodeSequence numberScaled(DecodeSequence sequence, const RowNumber &number, do
       scaleLine(sequence, {extension.number(factor, 0), extension.number(factor, 1)}, largest,
                 digits, mmaType))
     return sequence;
+  DecodeProgram &p = sequence.program;
   for (size_t r = 0; r < sequence.registers(); ++r)
-    extension.setOutput(
-        r, sequence.program.times(mmaType, extension.output(r), extension.number(factor, r)));
+    p.setOutput(r, p.times(mmaType, p.outputAt(r), extension.number(factor, r)));
   return sequence;
 }
 

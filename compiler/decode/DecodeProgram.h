@@ -97,6 +97,10 @@ struct DecodeProgram {
   void append(const DecodeProgram &other);
   // What no instruction has made yet, a word or a constant, takes one.
   void output(Operand value);
+  Operand outputAt(size_t r) const {
+    return {Operand::Kind::Temp, static_cast<uint32_t>(outputs[r])};
+  }
+  void setOutput(size_t r, Operand made) { outputs[r] = static_cast<int>(made.value); }
 
   friend bool operator==(const DecodeProgram &, const DecodeProgram &) = default;
 };

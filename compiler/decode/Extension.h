@@ -5,13 +5,13 @@
 
 namespace rho::compiler {
 
-// The outputs of a sequence and its parameters, to which more is added.
+// The parameters of a sequence, to which more are added.
 class Extension {
 public:
   using Operand = DecodeProgram::Operand;
 
   Extension(DecodeSequence &sequence, std::string_view mmaType, bool groupsOfHalves = false)
-      : sequence(sequence), p(sequence.program), mmaType(mmaType),
+      : sequence(sequence), mmaType(mmaType),
         groupsOfHalves(groupsOfHalves && sequence.hasBothHalves()) {}
 
   Operand param(const DecodeParam &wanted) { return DecodeProgram::param(sequence.param(wanted)); }
@@ -23,14 +23,9 @@ public:
                     groupsOfHalves ? static_cast<int>(r >> 1 & 1) : 0});
     return DecodeProgram::number(mmaType, number.constant());
   }
-  Operand output(size_t r) const {
-    return {Operand::Kind::Temp, static_cast<uint32_t>(p.outputs[r])};
-  }
-  void setOutput(size_t r, Operand value) { p.outputs[r] = static_cast<int>(value.value); }
 
 private:
   DecodeSequence &sequence;
-  DecodeProgram &p;
   std::string_view mmaType;
   bool groupsOfHalves;
 };

@@ -58,8 +58,7 @@ std::optional<DecodeSequence> narrowedToS8(DecodeSequence halves, int log2) {
       setLine(p, r, "f16", both(slope), both(offset));
       continue;
     }
-    Operand number{Operand::Kind::Temp, static_cast<uint32_t>(p.outputs[r])};
-    p.outputs[r] = static_cast<int>(p.fma("f16", number, both(factor), both(1536)).value);
+    p.setOutput(r, p.fma("f16", p.outputAt(r), both(factor), both(1536)));
   }
   halves.log2Factor = log2;
   return joined(std::move(halves), [](DecodeProgram &program, Operand first, Operand second) {

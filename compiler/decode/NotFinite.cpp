@@ -1,7 +1,5 @@
 #include "compiler/decode/NotFinite.h"
 
-#include "compiler/decode/Extension.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -55,15 +53,13 @@ std::optional<DecodeSequence> keepingNotFinite(DecodeSequence halves, dsl::Eleme
   const uint32_t exponent = signOfHalf - (1U << operand.mantissaBits()),
                  twice = signOfHalf | signOfHalf << 16;
   DecodeProgram &p = halves.program;
-  Extension extension(halves, mmaType);
   for (size_t r = 0; r < halves.registers(); ++r) {
-    Operand magnitude = p.add(Op::And, extension.output(r), constant(~twice));
+    Operand magnitude = p.add(Op::And, p.outputAt(r), constant(~twice));
     Operand top =
         p.add(Op::Mad, magnitude, constant(1),
               constant((signOfHalf - others) * 0x10001U)); // the top bit where it is theirs
     Operand mask = p.add(Op::Prmt, top, top, constant(0xbb99));
-    extension.setOutput(r,
-                        p.add(Op::AndOr, mask, constant(exponent * 0x10001U), extension.output(r)));
+    p.setOutput(r, p.add(Op::AndOr, mask, constant(exponent * 0x10001U), p.outputAt(r)));
   }
   return keepsAll(halves, element, operand) ? std::optional(std::move(halves)) : std::nullopt;
 }

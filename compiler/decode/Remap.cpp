@@ -17,25 +17,30 @@ namespace {
 using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
-// What a remapped code stands for, by the selector of its row; counts what is not exact.
-RowNumber entryOf(const dsl::Remap &remap, const dsl::Format &format, dsl::ElementType operand,
-                  int &roundings) {
+// What a remapped code stands for, by the selector of its row.
+RowNumber entryOf(const dsl::Remap &remap) {
   RowNumber entry;
   for (size_t i = 0; i < remap.entries.size(); ++i) {
     const dsl::Remap::Entry &own = remap.entries[i];
     RowNumber::Term term{own.value, {}, remap.selector, static_cast<int>(i)};
-    bool exact = exactIn(operand, own.value);
     if (own.component >= 0) {
       term.factor = own.negated ? -1 : 1;
       term.components = {own.component};
-      exact = holdsAll(operand, format.components[static_cast<size_t>(own.component)].type);
     }
-    if (!exact)
-      roundings = std::max(roundings, 1);
     if (term.factor != 0)
       entry.terms.push_back(term);
   }
   return entry;
+}
+
+// How often that is rounded, at most, to an operand.
+int roundingsOf(const dsl::Remap &remap, const dsl::Format &format, dsl::ElementType operand) {
+  auto isExact = [&](const dsl::Remap::Entry &entry) {
+    return entry.component < 0
+               ? exactIn(operand, entry.value)
+               : holdsAll(operand, format.components[static_cast<size_t>(entry.component)].type);
+  };
+  return std::all_of(remap.entries.begin(), remap.entries.end(), isExact) ? 0 : 1;
 }
 
 // Whether what a code stands for is as exact times 2^log2 as it is alone. A component of a tensor
@@ -93,8 +98,7 @@ std::optional<std::vector<double>> everyValue(const dsl::Format &format) {
 std::optional<DecodeSequence> remappedBytes(const dsl::Format &format, std::string_view mmaType) {
   const dsl::Remap &remap = *format.element().remap;
   dsl::ElementType type = format.element().type, operand = dsl::ElementType::get(mmaType);
-  int roundings = 0; // none: each is an integer of 8 bits
-  RowNumber entry = entryOf(remap, format, operand, roundings);
+  RowNumber entry = entryOf(remap); // not rounded: each is an integer of 8 bits
   std::optional<std::vector<double>> values = everyValue(format); // that must fit
   if (type.bits() != 4 || operand.bits() != 16 || entry.isConstant() || !values)
     return std::nullopt;
@@ -134,8 +138,7 @@ DecodeSequence ofRows(DecodeSequence sequence, const RowNumber &number) {
 std::optional<DecodeSequence> remappedTable(const dsl::Format &format, dsl::ElementType operand) {
   const dsl::Remap &remap = *format.element().remap;
   dsl::ElementType type = format.element().type;
-  int roundings = 0;
-  RowNumber entry = entryOf(remap, format, operand, roundings);
+  RowNumber entry = entryOf(remap);
   if (type.bits() != 4 || operand.bits() != 16 || entry.isConstant())
     return std::nullopt;
   std::vector<uint32_t> lanes;
@@ -147,7 +150,7 @@ std::optional<DecodeSequence> remappedTable(const dsl::Format &format, dsl::Elem
   }
   DecodeSequence result =
       ofRows(tableWithParameter(lanes, operand.bits(), remap.code).sequence, entry);
-  result.roundings = roundings;
+  result.roundings = roundingsOf(remap, format, operand);
   return result;
 }
 
@@ -266,9 +269,7 @@ std::optional<DecodeSequence> remappedPairs(const dsl::Format &format, std::stri
                                             int log2Factor) {
   const dsl::Remap &remap = *format.element().remap;
   const dsl::ElementType type = format.element().type, operand = dsl::ElementType::get(mmaType);
-  int roundings = 0;
-  const RowNumber entry =
-      entryOf(remap, format, operand, roundings).times(std::ldexp(1.0, log2Factor));
+  const RowNumber entry = entryOf(remap).times(std::ldexp(1.0, log2Factor));
   const int selector = entry.fewChoices(format);
   if (type.bits() != 4 || operand.bits() != 16 || selector == 0 || !entry.isOfTensor(format) ||
       !holdScaled(format, operand, log2Factor))
@@ -287,7 +288,7 @@ std::optional<DecodeSequence> remappedPairs(const dsl::Format &format, std::stri
     }
   }
   DecodeSequence sequence = pairSequence(std::move(lanes), entry);
-  sequence.roundings = roundings;
+  sequence.roundings = roundingsOf(remap, format, operand);
   sequence.log2Factor = log2Factor;
   return sequence;
 }
@@ -312,8 +313,7 @@ void leaveSignsToScale(DecodeSequence &sequence, const dsl::Format &format, int 
 std::optional<DecodeSequence> remappedOfOneSign(const dsl::Format &format, std::string_view mmaType,
                                                 int scale) {
   const dsl::ElementType operand = dsl::ElementType::get(mmaType);
-  int roundings = 0; // none of bytes
-  const RowNumber entry = entryOf(*format.element().remap, format, operand, roundings);
+  const RowNumber entry = entryOf(*format.element().remap);
   const ScaleSign sign = signOfScale(format, scale, entry);
   if (sign.selector == 0)
     return std::nullopt;
@@ -331,10 +331,9 @@ std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::str
     return byBytes;
   if (std::optional<DecodeSequence> byTable = remappedTable(format, operand))
     return byTable;
-  int ofBytes = 0; // roundings: none of numbers times a power of two
-  const RowNumber entries = entryOf(remap, format, operand, ofBytes);
+  const RowNumber entry = entryOf(remap);
   for (auto way : {operandBytesOfOneSign, remappedOperandBytes})
-    if (std::optional<DecodeSequence> byOperand = way(format, operand, entries))
+    if (std::optional<DecodeSequence> byOperand = way(format, operand, entry))
       return byOperand;
   std::optional<DecodeSequence> base;
   if (operand.bits() == 16)
@@ -344,7 +343,7 @@ std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::str
   DecodeSequence result = holdScaled(format, operand, base->log2Factor)
                               ? *std::move(base)
                               : restored(*std::move(base), mmaType);
-  RowNumber entry = entryOf(remap, format, operand, result.roundings);
+  result.roundings = std::max(result.roundings, roundingsOf(remap, format, operand));
   Extension extension(result, mmaType);
   DecodeProgram &p = result.program;
   const uint32_t stored = result.stored(remap.code), code = stored | stored << 16;
@@ -369,7 +368,7 @@ std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::str
                         DecodeProgram::constant(0x80008000));
     Operand match = p.add(Op::Prmt, top, top, DecodeProgram::constant(0xbb99));
     RowNumber own = entry.times(std::ldexp(1.0, result.log2Factor));
-    extension.setOutput(r, p.add(Op::Select, match, extension.number(own, r), extension.output(r)));
+    p.setOutput(r, p.add(Op::Select, match, extension.number(own, r), p.outputAt(r)));
   }
   return result;
 }

@@ -20,12 +20,6 @@ namespace {
 using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
-uint32_t fourTimes(uint32_t byte) { return byte * 0x01010101u; }
-
-Operand timesConstant(DecodeProgram &program, std::string_view mmaType, Operand x, int log2) {
-  return program.times(mmaType, x, DecodeProgram::number(mmaType, std::ldexp(1.0, log2)));
-}
-
 // Integer expressions over an unsigned 4-bit element, four codes to a register, one in each byte.
 // Sound because every intermediate value is shown to stay in 0..255, so that nothing carries into
 // the next byte (LiquidGEMM, section 4 and equation 12, is the case this was built for).
@@ -41,7 +35,7 @@ public:
       if (expr->type != dsl::ElementType::get("s8"))
         return std::nullopt;
       expr = expr->operands[0].get();
-    } else if (!within(*expr, 127)) {
+    } else if (!isWithin(*expr, format, 0, 127)) {
       return std::nullopt; // as s8 it would be read as negative
     }
     DecodeProgram &p = sequence.program;
@@ -67,30 +61,12 @@ private:
   int rowHalf = 0;
   Operand codes;
 
-  // Whether 0 <= expr <= limit for every valid number: from the types, or from a requirement.
-  bool within(const dsl::Expr &expr, int64_t limit) const {
-    dsl::Range range = dsl::rangeOf(expr, format);
-    if (!range.integer || range.min < 0)
-      return false;
-    if (range.max <= static_cast<double>(limit))
-      return true;
-    for (const dsl::Requirement &requirement : format.requirements)
-      if (requirement.atMost && requirement.bound <= limit &&
-          dsl::print(*requirement.expr, format) == dsl::print(expr, format))
-        return true;
-    return false;
-  }
-
   Operand param(DecodeParam::Form form, int component) {
     return DecodeProgram::param(sequence.param({form, component, rowHalf, {}}));
   }
 
-  static bool isElement(const dsl::Expr &expr) {
-    return expr.kind == dsl::Expr::Kind::Component && expr.component == 0;
-  }
-
   bool isByteComponent(const dsl::Expr &expr) const {
-    return expr.kind == dsl::Expr::Kind::Component && !isElement(expr) &&
+    return expr.kind == dsl::Expr::Kind::Component && !isBareElement(expr) &&
            format.components[expr.component].type == dsl::ElementType::get("u8");
   }
 
@@ -105,7 +81,7 @@ private:
   // ... or in every byte (for adding and for bitwise operations).
   std::optional<Operand> uniformBytes(const dsl::Expr &expr) {
     if (expr.kind == dsl::Expr::Kind::Integer && expr.integer >= 0 && expr.integer <= 255)
-      return constant(fourTimes(static_cast<uint32_t>(expr.integer)));
+      return constant(everywhere(static_cast<uint32_t>(expr.integer), 8));
     if (isByteComponent(expr))
       return param(DecodeParam::Form::Bytes, expr.component);
     return std::nullopt;
@@ -128,17 +104,17 @@ private:
 
   bool isUniform(const dsl::Expr &expr) const {
     return expr.kind == dsl::Expr::Kind::Integer ||
-           (expr.kind == dsl::Expr::Kind::Component && !isElement(expr));
+           (expr.kind == dsl::Expr::Kind::Component && !isBareElement(expr));
   }
 
   std::optional<Operand> bytes(const dsl::Expr &expr) {
-    if (isElement(expr))
+    if (isBareElement(expr))
       return codes;
     if (expr.kind != dsl::Expr::Kind::Binary)
       return std::nullopt;
     // Sums and products must not carry; bitwise operations on bytes cannot.
     bool arithmetic = expr.op == dsl::Expr::Op::Mul || expr.op == dsl::Expr::Op::Add;
-    if (arithmetic && !within(expr, 255))
+    if (arithmetic && !isWithin(expr, format, 0, 255))
       return std::nullopt;
     DecodeProgram &p = sequence.program;
     const dsl::Expr &left = *expr.operands[0], &right = *expr.operands[1];
@@ -179,20 +155,6 @@ private:
     }
   }
 };
-
-void restoreFactor(DecodeSequence &sequence, std::string_view mmaType) {
-  constexpr int least = -14; // of f16 without subnormals
-  const int most = std::ilogb(dsl::ElementType::get(mmaType).maxFinite());
-  while (sequence.log2Factor != 0) { // powers of two beyond the type's range take several steps
-    int step = std::clamp(-sequence.log2Factor, least, most);
-    for (int &output : sequence.program.outputs)
-      output =
-          static_cast<int>(timesConstant(sequence.program, mmaType,
-                                         {Operand::Kind::Temp, static_cast<uint32_t>(output)}, step)
-                               .value);
-    sequence.log2Factor += step;
-  }
-}
 
 } // namespace
 
@@ -402,7 +364,7 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
   // operand type's range allows; the epilogue restores the rest.
   if (sequence.log2Factor < 0) {
     if (sequence.log2Factor < leastScaledLog2(type, mmaType))
-      restoreFactor(sequence, mmaType);
+      sequence = restored(std::move(sequence), mmaType);
     else if (hasAllExponents(type, mmaType)) // of which only the most usual ones are taken
       sequence.scaleLog2 = std::max(0, smallestUsefulLog2 - sequence.log2Factor);
     else if (type.bits() <= 8)
@@ -427,24 +389,31 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
       scaleLine(sequence, {DecodeProgram::param(base), DecodeProgram::param(base + 1)},
                 type.maxFinite(), type.significantBits(), mmaType))
     return sequence;
-  for (size_t r = 0; r < sequence.program.outputs.size(); ++r) {
-    Operand value{Operand::Kind::Temp, static_cast<uint32_t>(sequence.program.outputs[r])};
+  DecodeProgram &p = sequence.program;
+  for (size_t r = 0; r < p.outputs.size(); ++r) {
     Operand scale = DecodeProgram::param(base + static_cast<int>(halves ? r & 3 : r & 1));
-    sequence.program.outputs[r] =
-        static_cast<int>(sequence.program.times(mmaType, value, scale).value);
+    p.setOutput(r, p.times(mmaType, p.outputAt(r), scale));
   }
   return sequence;
 }
 
 DecodeSequence withoutScale(DecodeSequence sequence, std::string_view mmaType) {
   if (sequence.log2Factor < smallestKeptLog2)
-    restoreFactor(sequence, mmaType);
+    return restored(std::move(sequence), mmaType);
   return sequence;
 }
 
 DecodeSequence restored(DecodeSequence sequence, std::string_view mmaType) {
-  if (sequence.log2Factor != 0)
-    restoreFactor(sequence, mmaType);
+  constexpr int least = -14; // of f16 without subnormals
+  const int most = std::ilogb(dsl::ElementType::get(mmaType).maxFinite());
+  DecodeProgram &p = sequence.program;
+  while (sequence.log2Factor != 0) { // powers of two beyond the type's range take several steps
+    const int step = std::clamp(-sequence.log2Factor, least, most);
+    const Operand power = DecodeProgram::number(mmaType, std::ldexp(1.0, step));
+    for (size_t r = 0; r < p.outputs.size(); ++r)
+      p.setOutput(r, p.times(mmaType, p.outputAt(r), power));
+    sequence.log2Factor += step;
+  }
   return sequence;
 }
 
