@@ -33,9 +33,9 @@ void KernelLowering::lowerCopyRows(tile::CopyRowsOp copy) {
     Value inside = arith::AndIOp::create(builder, loc, less(sourceRow, copy.getRowLimit()),
                                          less(sourceByte, copy.getPitch()));
     // A size of zero reads nothing and fills with zeros; the address must be valid all the same.
-    Value size = arith::SelectOp::create(builder, loc, inside, i32(16), i32(0));
+    Value size = select(inside, i32(16), i32(0));
     Value offset = add(mul(widen(sourceRow), widen(copy.getPitch())), widen(sourceByte));
-    offset = arith::SelectOp::create(builder, loc, inside, offset, i64(0));
+    offset = select(inside, offset, i64(0));
     Value place = column;
     if (copy.getSwizzle())
       place = arith::XOrIOp::create(builder, loc, column, mod(div(row, sharing), permuted));

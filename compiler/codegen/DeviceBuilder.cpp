@@ -76,6 +76,9 @@ DeviceBuilder::Value DeviceBuilder::less(Value a, Value b) {
 DeviceBuilder::Value DeviceBuilder::equal(Value a, Value b) {
   return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, a, b);
 }
+DeviceBuilder::Value DeviceBuilder::select(Value condition, Value a, Value b) {
+  return arith::SelectOp::create(builder, loc, condition, a, b);
+}
 DeviceBuilder::Value DeviceBuilder::widen(Value a) {
   return arith::ExtUIOp::create(builder, loc, builder.getI64Type(), a);
 }
@@ -368,7 +371,7 @@ DeviceBuilder::Value DeviceBuilder::withSpecials(Value number, Value code, dsl::
       builder, loc, f32(), arith::OrIOp::create(builder, loc, bits, sign).getResult());
   Value isSpecial =
       arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::uge, magnitude, i32(first));
-  return arith::SelectOp::create(builder, loc, isSpecial, special, number);
+  return select(isSpecial, special, number);
 }
 
 // 2^23 + u for a small number u has u in its lowest bits. Signed codes go by offset binary.

@@ -32,6 +32,7 @@ protected:
   Value mod(Value a, int64_t b);
   Value less(Value a, Value b); // unsigned
   Value equal(Value a, Value b);
+  Value select(Value condition, Value a, Value b);
   Value widen(Value a);                            // u32 -> i64
   Value permute(Value a, Value b, Value selector); // bytes of both, as PTX's prmt
   Value globalAt(Value base, Value byteOffset);

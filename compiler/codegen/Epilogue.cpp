@@ -184,7 +184,7 @@ void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
 KernelLowering::Value KernelLowering::tokenScale(Value source, Value row, Value rows,
                                                  llvm::StringRef element) {
   int64_t bytes = dsl::unitBits(dsl::ElementType::get(element.str())) / 8;
-  row = arith::SelectOp::create(builder, loc, less(row, rows), row, i32(0));
+  row = select(less(row, rows), row, i32(0));
   Value at = globalAt(source, mul(widen(row), bytes));
   return inputToF32(loadWords(at, bytes), element, 1)[0];
 }

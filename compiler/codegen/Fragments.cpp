@@ -86,9 +86,8 @@ void KernelLowering::lowerFillPairTables(tile::FillPairTablesOp op) {
       words[word] = i32(static_cast<int32_t>(bytes));
     }
     Value place = mod(code, 8);
-    return arith::SelectOp::create(builder, loc, less(code, i32(8)),
-                                   permute(words[0], words[1], place),
-                                   permute(words[2], words[3], place));
+    return select(less(code, i32(8)), permute(words[0], words[1], place),
+                  permute(words[2], words[3], place));
   };
   auto laneOf = [&](Value code, Value number) -> Value {
     Value lane = permute(byteOf(code, 0), byteOf(code, 8), i32(0x40));
@@ -96,13 +95,12 @@ void KernelLowering::lowerFillPairTables(tile::FillPairTablesOp op) {
       return lane;
     Value isOwn = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, code,
                                         i32(static_cast<int32_t>(own)));
-    return arith::SelectOp::create(builder, loc, isOwn, number, lane);
+    return select(isOwn, number, lane);
   };
   auto numberOf = [&](Value table) -> Value {
     Value number = numbers.empty() ? Value() : numbers[0];
     for (size_t i = 1; i < numbers.size(); ++i)
-      number = arith::SelectOp::create(builder, loc, less(table, i32(static_cast<int32_t>(i))),
-                                       number, numbers[i]);
+      number = select(less(table, i32(static_cast<int32_t>(i))), number, numbers[i]);
     return number;
   };
   // Eight threads write the 16 entries of a table with one low code, a piece of each.

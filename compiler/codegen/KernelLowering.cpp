@@ -169,9 +169,8 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
         return true;
       })
       .Case<tile::LaunchDependentsOp>(
-          [&](auto) { return ptx("griddepcontrol.launch_dependents;", "", {}, {}), true; })
-      .Case<tile::WaitDependencyOp>(
-          [&](auto) { return ptx("griddepcontrol.wait;", "", {}, {}), true; })
+          [&](auto) { return effect("griddepcontrol.launch_dependents;"), true; })
+      .Case<tile::WaitDependencyOp>([&](auto) { return effect("griddepcontrol.wait;"), true; })
       .Case<tile::ExtractOp>([&](tile::ExtractOp o) {
         o.replaceAllUsesWith(element(o.getVector(), o.getPosition()));
         return true;

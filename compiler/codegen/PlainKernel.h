@@ -38,7 +38,6 @@ protected:
   Value blockY() { return mlir::NVVM::BlockIdYOp::create(builder, loc, builder.getI32Type()); }
   void barrier() { mlir::NVVM::Barrier0Op::create(builder, loc); }
 
-  Value select(Value condition, Value a, Value b) { return scalars.select(condition, a, b); }
   Value addF(Value a, Value b);
   Value mulF(Value a, Value b);
 

@@ -495,8 +495,7 @@ void WgmmaLowering::storeToBoxes(const OutputBoxes &own, tile::StoreBoxOp store,
       for (int64_t i = 0; i < own.pieces; ++i) {
         Value value = pieces[static_cast<size_t>(i)];
         if (own.pieces > 1)
-          value = arith::SelectOp::create(builder, loc, own.isOdd,
-                                          pieces[static_cast<size_t>(i ^ 1)], value);
+          value = select(own.isOdd, pieces[static_cast<size_t>(i ^ 1)], value);
         Value place = own.places[c];
         if (i > 0)
           place = arith::XOrIOp::create(builder, loc, place, i32(i * swizzlePiece));

@@ -64,7 +64,7 @@ private:
     if (!pass.isFirst)
       return meetInMemory();
     begin = mul(blockY(), own);
-    last = arith::MinUIOp::create(builder, loc, i32(own), scalars.sub(i32(transform.k), begin));
+    last = arith::MinUIOp::create(builder, loc, i32(own), sub(i32(transform.k), begin));
     inputs = {globalAt(parameters[0], mul(widen(row), parameters[1])),
               parameters[2],
               parameters[4],
@@ -91,7 +91,7 @@ private:
 
   void ofEachType(const std::function<void()> &build) {
     for (type = 0; type < 3; ++type)
-      scalars.when(scalars.compare(arith::CmpIPredicate::eq, inputs.type, i32(type)), build);
+      when(equal(inputs.type, i32(type)), build);
   }
   void copyInputs(const Store &to) {
     ofEachType([&] {
@@ -240,7 +240,7 @@ private:
   void meetInMemory() {
     const int64_t count = pass.end / pass.begin;
     Value group = add(mul(blockY(), inputThreads), thread);
-    scalars.when(less(group, i32(transform.k / count)), [&] {
+    when(less(group, i32(transform.k / count)), [&] {
       meet(
           group, pass.begin, count,
           [&](const Place &place) { return load(f32(), at(results, place, 4), 4); },

@@ -67,8 +67,8 @@ private:
     kvHead = div(headSet, shape.headSets());
     set = mod(headSet, shape.headSets());
     Value setBegin = mul(set, setHeads);
-    heads = arith::MinUIOp::create(builder, loc, scalars.sub(i32(shape.sharing()), setBegin),
-                                   i32(setHeads));
+    heads =
+        arith::MinUIOp::create(builder, loc, sub(i32(shape.sharing()), setBegin), i32(setHeads));
     const std::array<Value, itemWords> item = loadItem(p[3], div(blockX(), headSets()));
     auto word = [&](size_t at) { return item[at / sizeof(int32_t)]; };
     sequence = word(offsetof(KvItem, sequence));
@@ -77,7 +77,7 @@ private:
     firstSums = word(offsetof(KvItem, firstSums));
     Value firstPage = word(offsetof(KvItem, firstPage)),
           lastPage = word(offsetof(KvItem, lastPage));
-    scalars.when(less(i32(0), parts), [&] {
+    when(less(i32(0), parts), [&] {
       loadQueries();
       State empty = emptyState();
       State state = either(
@@ -278,7 +278,7 @@ private:
     };
     Value ring = mul(warp, warpBytes(layout, stages));
     auto copy = [&](Value step, Value page, Value stage) {
-      scalars.when(less(step, last), [&] {
+      when(less(step, last), [&] {
         Value inPage = mod(step, perPage);
         copyStep(layout.keys, headAt(keyCache, layout.keys, page, kvHead), inPage, stage);
         copyStep(layout.values, headAt(valueCache, layout.values, page, kvHead), inPage,
@@ -304,7 +304,7 @@ private:
           NVVM::SyncWarpOp::create(builder, loc, i32(-1));
           copy(following, page, stage);
           Value last = add(ring, (stages - 1) * stageBytes(layout)); // the other of two
-          after.append({pageAfter, scalars.sub(add(ring, last), stage)});
+          after.append({pageAfter, sub(add(ring, last), stage)});
           return after;
         });
     NVVM::CpAsyncWaitGroupOp::create(builder, loc, 0);

@@ -40,7 +40,7 @@ void KvSums::leaveWarp(const State &state) {
       store(state[static_cast<size_t>(4 + 2 * i + c)],
             sharedAt(add(warpHead(warp, head), mul(channel, 4))), 4);
     }
-    scalars.when(less(lane, i32(4)), [&] {
+    when(less(lane, i32(4)), [&] {
       Value facts = warpFacts(warp, head);
       store(state[static_cast<size_t>(c)], sharedAt(facts), 4);
       store(state[static_cast<size_t>(2 + c)], sharedAt(add(facts, 4)), 4);
@@ -77,12 +77,12 @@ void KvSums::forEachItem(const std::function<void(Value head, Value channel)> &i
   int64_t ofHead = shape.headDim / itemChannels;
   for (int64_t first = 0; first < shape.mostHeads() * ofHead; first += threads) {
     Value index = add(thread, first), head = div(index, ofHead);
-    scalars.when(less(head, heads), [&] { item(head, mul(mod(index, ofHead), itemChannels)); });
+    when(less(head, heads), [&] { item(head, mul(mod(index, ofHead), itemChannels)); });
   }
 }
 
 void KvSums::combineWarps() {
-  Value alone = scalars.compare(arith::CmpIPredicate::eq, parts, i32(1));
+  Value alone = equal(parts, i32(1));
   Value several = less(i32(1), parts);
   forEachItem([&](Value head, Value channel) {
     Sums sums{};
@@ -91,16 +91,16 @@ void KvSums::combineWarps() {
                           sharedAt(add(warpHead(i32(w), head), mul(channel, 4))));
       sums = w == 0 ? own : merged(sums, own);
     }
-    scalars.when(alone, [&] { storeOutput(head, channel, sums); });
-    scalars.when(several, [&] {
+    when(alone, [&] { storeOutput(head, channel, sums); });
+    when(several, [&] {
       Value at = partAt(part, head);
       store(vectorOf(sums.values), globalAt(at, widen(mul(channel, 4))), 4 * itemChannels);
-      scalars.when(scalars.compare(arith::CmpIPredicate::eq, channel, i32(0)), [&] {
+      when(equal(channel, i32(0)), [&] {
         store(vectorOf({sums.most, sums.weights}), globalAt(at, i64(shape.headDim * 4)), 8);
       });
     });
   });
-  scalars.when(several, [&] { combineParts(); });
+  when(several, [&] { combineParts(); });
 }
 
 void KvSums::storeOutput(Value head, Value channel, const Sums &sums) {
@@ -133,20 +133,20 @@ KvSums::Value KvSums::partAt(Value of, Value head) {
 // The last part to come adds all of them, in their order, and leaves the counter at 0. Loads of
 // several are on their way at a time: one after the other each would wait for L2.
 void KvSums::combineParts() {
-  Value isFirst = scalars.compare(arith::CmpIPredicate::eq, thread, i32(0));
+  Value isFirst = equal(thread, i32(0));
   Value counter = globalAt(workspace, mul(sumsPlace(i32(0)), 4));
   Value place = sharedAt(i32(warps * warpBytes(layout, stages)));
   NVVM::SyncWarpOp::create(builder, loc, i32(-1)); // one lane stores more than the others
   NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
   barrier();
-  scalars.when(isFirst, [&] {
+  when(isFirst, [&] {
     Value before = LLVM::AtomicRMWOp::create(builder, loc, LLVM::AtomicBinOp::add, counter, i32(1),
                                              LLVM::AtomicOrdering::monotonic);
     store(before, place, 4);
   });
   barrier();
   Value arrived = add(load(builder.getI32Type(), place, 4), 1);
-  scalars.when(scalars.compare(arith::CmpIPredicate::eq, arrived, parts), [&] {
+  when(equal(arrived, parts), [&] {
     NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
     auto flat = [](const Sums &sums) {
       llvm::SmallVector<Value> all{sums.most, sums.weights};
@@ -179,7 +179,7 @@ void KvSums::combineParts() {
                                           });
       storeOutput(head, channel, sumsIn(all));
     });
-    scalars.when(isFirst, [&] { store(i32(0), counter, 4); });
+    when(isFirst, [&] { store(i32(0), counter, 4); });
   });
 }
 
