@@ -304,81 +304,105 @@ std::optional<DecodeSequence> narrowDecode(const dsl::Format &format, const dsl:
   return narrowedToE4M3(*std::move(halves));
 }
 
+bool isByte(dsl::ElementType type) { return type.isInteger() && type.bits() <= 8; }
+bool isSigned(dsl::ElementType type) { return type.kind() == dsl::ElementType::Kind::Signed; }
+
+// Whether all parts of the core's numbers are integers of bytes. Of products they have no sign:
+// codes are in offset binary, whose offset would be multiplied, too.
+bool areOfBytes(const dsl::Format &format, const dsl::Expr &core, const Affine &affine) {
+  auto typeOf = [&](int component) {
+    return format.components[static_cast<size_t>(component)].type;
+  };
+  auto fits = [&](const RowNumber::Term &term) {
+    const bool isProduct = term.components.size() > 1;
+    return term.factor == std::floor(term.factor) && std::abs(term.factor) <= 65536 &&
+           std::all_of(term.components.begin(), term.components.end(), [&](int component) {
+             return isByte(typeOf(component)) && !(isProduct && isSigned(typeOf(component)));
+           });
+  };
+  const dsl::ElementType element = format.element().type;
+  if (!isByte(element) || !isWithin(core, format, -128, 127) || affine.slope.terms.size() != 1)
+    return false;
+  for (const RowNumber *number : {&affine.slope, &affine.offset})
+    if (!std::all_of(number->terms.begin(), number->terms.end(), fits))
+      return false;
+  const RowNumber::Term &slope = affine.slope.terms[0];
+  return slope.components.empty() || (slope.components.size() == 1 && slope.factor == 1 &&
+                                      !isSigned(element) && !isSigned(typeOf(slope.components[0])));
+}
+
 // Bytes of number + 128: sums of multiples of whole registers, whose bytes are numbers from 0 to
 // 255 in the end, whatever carries on the way there.
-std::optional<DecodeSequence> byteDecode(const dsl::Format &format, const dsl::Expr &core,
-                                         const Affine &affine) {
-  dsl::ElementType element = format.element().type;
-  auto isWhole = [](double x) { return x == std::floor(x) && std::abs(x) <= 65536; };
-  if (!element.isInteger() || element.bits() > 8 || !isWithin(core, format, -128, 127) ||
-      affine.slope.terms.size() != 1)
-    return std::nullopt;
-  for (const RowNumber *number : {&affine.slope, &affine.offset})
-    for (const RowNumber::Term &term : number->terms) {
-      if (!isWhole(term.factor))
-        return std::nullopt;
-      for (int component : term.components) {
-        dsl::ElementType type = format.components[static_cast<size_t>(component)].type;
-        bool isUnsigned = type.kind() == dsl::ElementType::Kind::Unsigned;
-        if (!type.isInteger() || type.bits() > 8 || (!isUnsigned && term.components.size() > 1))
-          return std::nullopt;
-      }
+class ByteSums {
+public:
+  ByteSums(const dsl::Format &format, const Affine &affine)
+      : format(format), affine(affine), result(extractBytes(format.element().type)) {}
+
+  DecodeSequence decode() {
+    const RowNumber::Term &slope = affine.slope.terms[0];
+    for (size_t r = 0; r < result.registers(); ++r) {
+      const int row = static_cast<int>(r & 1);
+      Operand sum = constant(bytes(start()));
+      for (const RowNumber::Term &term : affine.offset.terms)
+        if (!term.components.empty())
+          sum = plus(term, row, sum);
+      const Operand factor = slope.components.empty()
+                                 ? whole(slope.factor)
+                                 : param(DecodeParam::Form::Byte, slope.components[0], row);
+      const Operand number = p.add(Op::Mad, p.outputAt(r), factor, sum);
+      p.setOutput(r, p.add(Op::Xor, number, constant(0x80808080)));
     }
-  const RowNumber::Term &slope = affine.slope.terms[0];
-  bool isSigned = element.kind() == dsl::ElementType::Kind::Signed;
-  dsl::ElementType::Kind slopeKind = dsl::ElementType::Kind::Unsigned;
-  if (!slope.components.empty())
-    slopeKind = format.components[static_cast<size_t>(slope.components[0])].type.kind();
-  if (!slope.components.empty() && (slope.factor != 1 || isSigned || slope.components.size() > 1 ||
-                                    slopeKind != dsl::ElementType::Kind::Unsigned))
-    return std::nullopt; // the offset of the codes would be multiplied too
-  DecodeSequence result = extractBytes(element);
-  Extension extension(result, "s8");
-  DecodeProgram &p = result.program;
-  auto bytes = [](double value) {
-    return static_cast<uint32_t>(static_cast<int64_t>(value)) * 0x01010101U;
-  };
-  double bias = isSigned ? std::ldexp(1.0, element.bits() - 1) : 0; // codes hold number + bias
-  double rest = 128 + affine.offset.constant() - bias * slope.factor;
-  for (const RowNumber::Term &term : affine.offset.terms)
-    if (!term.components.empty()) {
-      dsl::ElementType type = format.components[static_cast<size_t>(term.components[0])].type;
-      if (type.kind() == dsl::ElementType::Kind::Signed)
-        rest -= term.factor * std::ldexp(1.0, type.bits() - 1);
-    }
-  for (size_t r = 0; r < result.registers(); ++r) {
-    int row = static_cast<int>(r & 1);
-    Operand sum = DecodeProgram::constant(bytes(rest));
-    for (const RowNumber::Term &term : affine.offset.terms) {
-      if (term.components.empty())
-        continue;
-      if (term.components.size() > 1) {
-        std::optional<Operand> product;
-        for (int component : term.components) {
-          Operand value = extension.param({DecodeParam::Form::Byte, component, row, {}});
-          product = product ? p.add(Op::Mad, *product, value, DecodeProgram::constant(0)) : value;
-        }
-        sum = p.add(Op::Mad, *product, DecodeProgram::constant(bytes(term.factor)), sum);
-        continue;
-      }
-      int component = term.components[0];
-      dsl::ElementType type = format.components[static_cast<size_t>(component)].type;
-      Operand value = extension.param({DecodeParam::Form::Bytes, component, row, {}});
-      if (type.kind() == dsl::ElementType::Kind::Signed) // in offset binary
-        value = p.add(Op::Xor, value, DecodeProgram::constant(bytes(1 << (type.bits() - 1))));
-      Operand factor =
-          DecodeProgram::constant(static_cast<uint32_t>(static_cast<int64_t>(term.factor)));
-      sum = p.add(Op::Mad, value, factor, sum);
-    }
-    Operand factor =
-        slope.components.empty()
-            ? DecodeProgram::constant(static_cast<uint32_t>(static_cast<int64_t>(slope.factor)))
-            : extension.param({DecodeParam::Form::Byte, slope.components[0], row, {}});
-    Operand number = p.add(Op::Mad, p.outputAt(r), factor, sum);
-    p.setOutput(r, p.add(Op::Xor, number, DecodeProgram::constant(0x80808080)));
+    return std::move(result);
   }
-  return result;
-}
+
+private:
+  const dsl::Format &format;
+  const Affine &affine;
+  DecodeSequence result;
+  Extension extension{result, "s8"};
+  DecodeProgram &p = result.program;
+
+  // Codes in offset binary are numbers and this.
+  static double biasOf(dsl::ElementType type) {
+    return isSigned(type) ? std::ldexp(1.0, type.bits() - 1) : 0;
+  }
+  dsl::ElementType typeOf(int component) const {
+    return format.components[static_cast<size_t>(component)].type;
+  }
+  static Operand whole(double value) {
+    return constant(static_cast<uint32_t>(static_cast<int64_t>(value)));
+  }
+  static uint32_t bytes(double value) { return whole(value).value * 0x01010101U; }
+  Operand param(DecodeParam::Form form, int component, int row) {
+    return extension.param({form, component, row, {}});
+  }
+
+  // What is constant in all numbers.
+  double start() const {
+    double sum = 128 + affine.offset.constant() -
+                 biasOf(format.element().type) * affine.slope.terms[0].factor;
+    for (const RowNumber::Term &term : affine.offset.terms)
+      if (!term.components.empty())
+        sum -= term.factor * biasOf(typeOf(term.components[0]));
+    return sum;
+  }
+
+  // `sum` and a term with components in every byte.
+  Operand plus(const RowNumber::Term &term, int row, Operand sum) {
+    const int first = term.components[0];
+    if (term.components.size() == 1) {
+      Operand value = param(DecodeParam::Form::Bytes, first, row);
+      if (isSigned(typeOf(first)))
+        value = p.add(Op::Xor, value, constant(bytes(biasOf(typeOf(first)))));
+      return p.add(Op::Mad, value, whole(term.factor), sum);
+    }
+    Operand product = param(DecodeParam::Form::Byte, first, row);
+    for (size_t i = 1; i < term.components.size(); ++i)
+      product = p.add(Op::Mad, product, param(DecodeParam::Form::Byte, term.components[i], row),
+                      constant(0));
+    return p.add(Op::Mad, product, constant(bytes(term.factor)), sum);
+  }
+};
 
 } // namespace
 
@@ -407,7 +431,8 @@ std::optional<DecodeSequence> affineDecode(const dsl::Format &format, const dsl:
   if (!affine || affine->slope.terms.empty())
     return std::nullopt;
   if (mmaType == "s8")
-    return byteDecode(format, core, *affine);
+    return areOfBytes(format, core, *affine) ? std::optional(ByteSums(format, *affine).decode())
+                                             : std::nullopt;
   if (mmaType == "e4m3")
     return narrowDecode(format, core, *affine);
   if (dsl::ElementType::get(mmaType).bits() == 16)

@@ -115,6 +115,58 @@ bool parseOperand(std::string_view text, int params, size_t temps, DecodeInstr::
   return text[0] == 't' && operand.value < temps;
 }
 
+// Statements of a program, each by its tokens. False: it is malformed.
+bool readParams(const std::vector<std::string> &tokens, DecodeProgram &program) {
+  constexpr uint32_t most = 64;
+  uint32_t params = 0;
+  if (tokens.size() != 2 || tokens[0] != "params" || !parseNumber(tokens[1], 10, params) ||
+      params > most)
+    return false;
+  program.params = static_cast<int>(params);
+  return true;
+}
+
+bool readLanes(const std::vector<std::string> &tokens, DecodeProgram &program) {
+  for (size_t i = 1; i < tokens.size(); ++i) {
+    uint32_t lane = 0;
+    if (!tokens[i].starts_with("0x") || !parseNumber(tokens[i].substr(2), 16, lane) ||
+        lane > UINT16_MAX)
+      return false;
+    program.lanes.push_back(static_cast<uint16_t>(lane));
+  }
+  const int64_t tables = program.tables();
+  return static_cast<int64_t>(program.lanes.size()) == tables * DecodeProgram::lanesOfTable &&
+         (tables == 1 || tables == 2 || tables == 4) && program.instructions.empty();
+}
+
+bool readOutputs(const std::vector<std::string> &tokens, DecodeProgram &program) {
+  for (size_t i = 1; i < tokens.size(); ++i) {
+    DecodeInstr::Operand operand;
+    if (!parseOperand(tokens[i], 0, program.instructions.size(), operand) ||
+        operand.kind != Kind::Temp)
+      return false;
+    program.output(operand);
+  }
+  return true;
+}
+
+bool readInstruction(const std::vector<std::string> &tokens, DecodeProgram &program) {
+  if (tokens.size() < 3 || tokens[1] != "=" ||
+      tokens[0] != "t" + std::to_string(program.instructions.size()))
+    return false;
+  const auto *const op = std::find_if(std::begin(opTable), std::end(opTable),
+                                      [&](const OpInfo &info) { return info.name == tokens[2]; });
+  if (op == std::end(opTable) || tokens.size() != 3 + static_cast<size_t>(op->operands))
+    return false;
+  DecodeInstr instr{static_cast<Op>(op - std::begin(opTable)), {}};
+  for (size_t i = 3; i < tokens.size(); ++i)
+    if (!parseOperand(tokens[i], program.params, program.instructions.size(),
+                      instr.operands[i - 3]))
+      return false;
+  program.instructions.push_back(instr);
+  return true;
+}
+
 } // namespace
 
 int operandCount(Op op) { return opTable[static_cast<int>(op)].operands; }
@@ -152,63 +204,21 @@ std::string DecodeProgram::print() const {
 
 Result<DecodeProgram> DecodeProgram::parse(std::string_view text) {
   DecodeProgram program;
-  bool first = true, closed = false;
+  bool opened = false, closed = false;
   while (!text.empty()) {
-    size_t semicolon = text.find(';');
-    std::string statement(text.substr(0, semicolon));
+    const size_t semicolon = text.find(';');
+    const std::string_view statement = text.substr(0, semicolon);
     text = semicolon == std::string_view::npos ? "" : text.substr(semicolon + 1);
-    std::vector<std::string> tokens = tokensOf(statement);
-    auto malformed = [&] { return makeError(DiagId::bad_decode_program, {statement}); };
-    if (closed || tokens.empty())
-      return malformed();
-    if (first) {
-      uint32_t params = 0;
-      if (tokens.size() != 2 || tokens[0] != "params" || !parseNumber(tokens[1], 10, params) ||
-          params > 64)
-        return malformed();
-      program.params = static_cast<int>(params);
-      first = false;
-      continue;
-    }
-    if (tokens[0] == "lanes") {
-      for (size_t i = 1; i < tokens.size(); ++i) {
-        uint32_t lane = 0;
-        if (!tokens[i].starts_with("0x") || !parseNumber(tokens[i].substr(2), 16, lane) ||
-            lane > UINT16_MAX)
-          return malformed();
-        program.lanes.push_back(static_cast<uint16_t>(lane));
-      }
-      const int64_t tables = program.tables();
-      if (static_cast<int64_t>(program.lanes.size()) != tables * lanesOfTable ||
-          (tables != 1 && tables != 2 && tables != 4) || !program.instructions.empty())
-        return malformed();
-      continue;
-    }
-    if (tokens[0] == "out") {
-      for (size_t i = 1; i < tokens.size(); ++i) {
-        Operand operand;
-        if (!parseOperand(tokens[i], 0, program.instructions.size(), operand) ||
-            operand.kind != Kind::Temp)
-          return malformed();
-        program.output(operand);
-      }
-      closed = true;
-      continue;
-    }
-    if (tokens.size() < 3 || tokens[1] != "=" ||
-        tokens[0] != "t" + std::to_string(program.instructions.size()))
-      return malformed();
-    size_t op = 0;
-    while (op < std::size(opTable) && opTable[op].name != tokens[2])
-      ++op;
-    if (op == std::size(opTable) || tokens.size() != 3 + static_cast<size_t>(opTable[op].operands))
-      return malformed();
-    DecodeInstr instr{static_cast<Op>(op), {}};
-    for (size_t i = 3; i < tokens.size(); ++i)
-      if (!parseOperand(tokens[i], program.params, program.instructions.size(),
-                        instr.operands[i - 3]))
-        return malformed();
-    program.instructions.push_back(instr);
+    const std::vector<std::string> tokens = tokensOf(statement);
+    const std::string first = tokens.empty() ? "" : tokens[0];
+    const auto read = !opened            ? readParams
+                      : first == "lanes" ? readLanes
+                      : first == "out"   ? readOutputs
+                                         : readInstruction;
+    if (closed || !read(tokens, program))
+      return makeError(DiagId::bad_decode_program, {std::string(statement)});
+    closed = opened && first == "out";
+    opened = true;
   }
   if (!closed)
     return makeError(DiagId::bad_decode_program, {"no 'out' at its end"});

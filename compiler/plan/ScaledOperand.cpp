@@ -86,47 +86,94 @@ bool holdsProducts(dsl::ElementType operand, const Spread &products, int log2, b
          std::ldexp(least, log2 - normal) >= 1;
 }
 
-} // namespace
+// Of the ways to multiply scales into an operand the one that rounds least, or why there is none.
+class OperandScaling {
+public:
+  OperandScaling(const dsl::Format &weight, const Expr &core, const std::vector<ScaleUse> &groups,
+                 const DecodeSequence &decode, const PlacedGemm &placed, bool hasOthers)
+      : weight(weight), core(core), groups(groups), decode(decode), placed(placed),
+        hasOthers(hasOthers), operand(dsl::ElementType::get(placed.mmaType)) {}
 
-ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
-                           const std::vector<ScaleUse> &groups, const DecodeSequence &decode,
-                           const PlacedGemm &placed, bool hasOthers) {
-  dsl::ElementType operand = dsl::ElementType::get(placed.mmaType);
-  if (placed.integerAccumulator)
-    return {{}, 0, "operands are integers (" + placed.mmaType + ")"};
-  if (operand.bits() < 16)
-    return {{}, 0, "products with scales do not fit operands of " + placed.mmaType};
-  RowNumber product{{{.factor = 1, .components = {}}}};
-  Spread scales; // of products of them
-  bool groupsOfHalves = false;
-  for (const ScaleUse &use : groups) {
-    groupsOfHalves = groupsOfHalves || isGroupOfHalf(use.group);
-    if (!groupProblem(use, placed).empty() && !isGroupOfHalf(use.group))
-      return {{},
-              0,
-              "group " + std::to_string(use.declared) +
-                  " is no multiple of half of the instruction's k, " +
-                  std::to_string(placed.mmaK / 2)};
-    product = product.times(RowNumber{{{.factor = 1, .components = {use.component}}}});
-    dsl::ElementType type = weight.components[use.component].type;
-    scales = scales * spreadOf(type);
+  ScaledOperand run() {
+    if (placed.integerAccumulator)
+      return refused("operands are integers (" + placed.mmaType + ")");
+    if (operand.bits() < 16)
+      return refused("products with scales do not fit operands of " + placed.mmaType);
+    for (const ScaleUse &use : groups)
+      if (!groupProblem(use, placed).empty() && !isGroupOfHalf(use.group))
+        return refused("group " + std::to_string(use.declared) +
+                       " is no multiple of half of the instruction's k, " +
+                       std::to_string(placed.mmaK / 2));
+    readScales();
+    return groups.size() == 1 ? byOneScale() : byProduct();
   }
+
+private:
+  const dsl::Format &weight;
+  const Expr &core;
+  const std::vector<ScaleUse> &groups;
+  const DecodeSequence &decode;
+  const PlacedGemm &placed;
+  const bool hasOthers;
+  const dsl::ElementType operand;
+  RowNumber product{{{.factor = 1, .components = {}}}}; // of the scales
+  Spread scales, elements;                              // of such products, and what they scale
+  bool groupsOfHalves = false;
   // Of scales of more than 8 bits, powers of two among them, products have the size of the weights.
-  bool narrow = std::all_of(groups.begin(), groups.end(), [&](const ScaleUse &use) {
-    dsl::ElementType type = weight.components[use.component].type;
-    return type.bits() <= 8 && type.exponentBits() <= 5;
-  });
-  const Spread elements = spreadOf(weight, core), products = scales * elements;
-  auto checked = [&](DecodeSequence scaled, int roundings) -> ScaledOperand {
-    if (std::ldexp(elements.largest, scaled.log2Factor) > operand.maxFinite())
-      return {{}, 0, "the elements leave the range of " + placed.mmaType};
-    if (narrow && !holdsProducts(operand, products, scaled.log2Factor, roundings == 0))
-      return {{}, 0, "products with scales leave the range of " + placed.mmaType};
-    return {std::move(scaled), roundings, ""};
-  };
+  bool narrow = true;
+  // Where sums can be scaled nothing is rounded, nor leaves the range.
+  bool sumsCanBe = true;
+  static constexpr int digitsOfF32 = 24; // of rounded products
+
+  static ScaledOperand refused(std::string why) { return {{}, 0, std::move(why)}; }
+  dsl::ElementType typeOf(const ScaleUse &use) const {
+    return weight.components[static_cast<size_t>(use.component)].type;
+  }
+
+  void readScales() {
+    elements = spreadOf(weight, core);
+    for (const ScaleUse &use : groups) {
+      const dsl::ElementType type = typeOf(use);
+      product = product.times(RowNumber{{{.factor = 1, .components = {use.component}}}});
+      scales = scales * spreadOf(type);
+      groupsOfHalves = groupsOfHalves || isGroupOfHalf(use.group);
+      narrow = narrow && type.bits() <= 8 && type.exponentBits() <= 5;
+      sumsCanBe = sumsCanBe && groupProblem(use, placed).empty();
+    }
+  }
+
+  ScaledOperand byOneScale() const {
+    const dsl::ElementType type = typeOf(groups[0]);
+    // Exact when the bits of element and scale fit the operand type.
+    const std::optional<int> digits = significantBits(weight, core);
+    const bool exact = decode.roundings == 0 && digits &&
+                       type.significantBits() + *digits <= operand.mantissaBits() + 1;
+    const std::optional<DecodeSequence> unscaled =
+        decode.sparseBits > 0 || !decode.program.lanes.empty()
+            ? decode
+            : decodeSequence(weight, core, placed.mmaType, leastScaledLog2(type, placed.mmaType));
+    if (unscaled && (!hasAllExponents(type, placed.mmaType) || (hasOthers && sumsCanBe)))
+      if (auto scaled = withScale(*unscaled, weight, groups[0].component, placed.mmaType))
+        return checked(*std::move(scaled), exact ? 0 : 1);
+    if (holdsAll(operand, type))
+      return byNumber(type.significantBits(), exact ? 0 : 1);
+    // Small products need the scale's exponents.
+    if (sumsCanBe || operand.exponentBits() < type.exponentBits())
+      return refused(std::string(type.name()) + " is not exact in " + placed.mmaType);
+    return byRoundedNumber();
+  }
+
+  ScaledOperand byProduct() const {
+    if (scales.largest <= operand.maxFinite())
+      return byNumber(digitsOfF32, 2);
+    if (sumsCanBe || operand.exponentBits() < dsl::ElementType::get("f32").exponentBits())
+      return refused("products of scales leave the range of " + placed.mmaType);
+    return byRoundedNumber();
+  }
+
   // The power of two that a decode has left out may take what is small out of the range: of wide
   // scales it is not known how small that is.
-  auto checkedNumber = [&](int digits, int roundings) -> ScaledOperand {
+  ScaledOperand byNumber(int digits, int roundings) const {
     const int leastLog2 = leastScaledLog2(dsl::ElementType::get("f16"), placed.mmaType);
     ScaledOperand result;
     for (DecodeSequence start : {decode, restored(decode, placed.mmaType)}) {
@@ -141,46 +188,31 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
         break;
     }
     return result;
-  };
-  constexpr int ofF32 = 24; // rounded products
-  // Where sums can be scaled nothing is rounded, nor leaves the range.
-  const bool sumsCanBe = std::all_of(groups.begin(), groups.end(), [&](const ScaleUse &use) {
-    return groupProblem(use, placed).empty();
-  });
+  }
+
   // Rounded, of scales of any size: packing sees to it (operandRanges).
-  auto rounded = [&]() -> ScaledOperand {
+  ScaledOperand byRoundedNumber() const {
     const double largest = std::min(scales.largest, operand.maxFinite());
-    return checked(numberScaled(restored(decode, placed.mmaType), product, largest, ofF32,
+    return checked(numberScaled(restored(decode, placed.mmaType), product, largest, digitsOfF32,
                                 groupsOfHalves, placed.mmaType),
                    2);
-  };
-  if (groups.size() == 1) {
-    dsl::ElementType type = weight.components[groups[0].component].type;
-    // Exact when the bits of element and scale fit the operand type.
-    std::optional<int> digits = significantBits(weight, core);
-    bool exact = decode.roundings == 0 && digits &&
-                 type.significantBits() + *digits <= operand.mantissaBits() + 1;
-    int leastLog2 = leastScaledLog2(type, placed.mmaType);
-    const std::optional<DecodeSequence> unscaled =
-        decode.sparseBits > 0 || !decode.program.lanes.empty()
-            ? decode
-            : decodeSequence(weight, core, placed.mmaType, leastLog2);
-    if (unscaled && (!hasAllExponents(type, placed.mmaType) || (hasOthers && sumsCanBe)))
-      if (auto scaled = withScale(*unscaled, weight, groups[0].component, placed.mmaType))
-        return checked(*std::move(scaled), exact ? 0 : 1);
-    if (!holdsAll(operand, type)) {
-      // Small products need the scale's exponents.
-      if (sumsCanBe || operand.exponentBits() < type.exponentBits())
-        return {{}, 0, std::string(type.name()) + " is not exact in " + placed.mmaType};
-      return rounded();
-    }
-    return checkedNumber(type.significantBits(), exact ? 0 : 1);
   }
-  if (scales.largest <= operand.maxFinite())
-    return checkedNumber(ofF32, 2);
-  if (sumsCanBe || operand.exponentBits() < dsl::ElementType::get("f32").exponentBits())
-    return {{}, 0, "products of scales leave the range of " + placed.mmaType};
-  return rounded();
+
+  ScaledOperand checked(DecodeSequence scaled, int roundings) const {
+    if (std::ldexp(elements.largest, scaled.log2Factor) > operand.maxFinite())
+      return refused("the elements leave the range of " + placed.mmaType);
+    if (narrow && !holdsProducts(operand, scales * elements, scaled.log2Factor, roundings == 0))
+      return refused("products with scales leave the range of " + placed.mmaType);
+    return {std::move(scaled), roundings, ""};
+  }
+};
+
+} // namespace
+
+ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
+                           const std::vector<ScaleUse> &groups, const DecodeSequence &decode,
+                           const PlacedGemm &placed, bool hasOthers) {
+  return OperandScaling(weight, core, groups, decode, placed, hasOthers).run();
 }
 
 } // namespace rho::compiler

@@ -294,6 +294,7 @@ std::vector<int64_t> residentCandidates(const dsl::ScheduleDecl &own, const Sche
     result.push_back(most / tiles * tiles);
   return result;
 }
+
 // The parts of a split are added in memory, or within a cluster of them: faster where each CTA has
 // an SM for itself; of more parts and more CTAs than that slower, since a cluster waits for room in
 // one GPC. Copies to all CTAs of a cluster along n saved less than they cost wherever measured.
@@ -405,22 +406,23 @@ bool tilesFitBlocks(const dsl::Gemm &gemm, const PlacedGemm &placed, Roles roles
 
 // GPUs of this target have RaZeR's measurements (Tables 16 and 17) of float products on the CUDA
 // cores, for one row: 1.05 to 1.67 times as fast as its kernels for tensor cores.
-static constexpr std::string_view razerTarget = "sm_120a";
+constexpr std::string_view razerTarget = "sm_120a";
 
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
-  if (!gemm.schedule.roles && gemm.schedule.tile && gemm.schedule.tile->m < Geometry::leastMmaRows)
+  if (gemm.schedule.roles)
+    return {*gemm.schedule.roles};
+  if (gemm.schedule.tile && gemm.schedule.tile->m < Geometry::leastMmaRows)
     return {Roles::Gemv}; // nothing else has such a tile
-  if (const auto &cluster = gemm.schedule.cluster; !gemm.schedule.roles && cluster &&
-                                                   cluster->n * cluster->k > 1 &&
-                                                   targetOf(device.target).hasWgmma)
+  const bool hasWgmma = targetOf(device.target).hasWgmma;
+  const auto &cluster = gemm.schedule.cluster;
+  if (hasWgmma && cluster && cluster->n * cluster->k > 1)
     return {Roles::ImFP}; // nor clusters
-  if (!gemm.schedule.roles && gemm.activation.partition && targetOf(device.target).hasWgmma)
-    return {Roles::Uniform, Roles::ImFP};
-  if (!gemm.schedule.roles && targetOf(device.target).hasWgmma)
-    return {Roles::Uniform, Roles::ImFP, Roles::Gemv};
-  if (!gemm.schedule.roles && !gemm.activation.partition && device.target == razerTarget)
-    return {Roles::Uniform, Roles::Gemv};
-  return {gemm.schedule.roles.value_or(Roles::Uniform)};
+  std::vector<Roles> roles{Roles::Uniform};
+  if (hasWgmma)
+    roles.push_back(Roles::ImFP);
+  if (!gemm.activation.partition && (hasWgmma || device.target == razerTarget))
+    roles.push_back(Roles::Gemv);
+  return roles;
 }
 
 std::vector<dsl::ScheduleDecl::Scales> scalesCandidates(const dsl::Gemm &gemm) {
