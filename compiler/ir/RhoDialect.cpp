@@ -57,7 +57,7 @@ mlir::LogicalResult DecodeOp::verify() {
     if (!compiler::parseForm(text))
       return emitOpError("form is '")
              << text << "'; it must be byte, bytes, places, multiplier, number, "
-             << "choices or pairs, '.', and 0 or 1, perhaps '.1'";
+             << "choices, pairs or pairs_begin, '.', and 0 or 1, perhaps '.1'";
   }
   return mlir::success();
 }

@@ -70,9 +70,9 @@ def Rho_DecodeOp : Rho_Op<"decode", [Pure]> {
   let description = [{
     Applies the core of the value expression, and scales placed on the operand, by the straight-line
     program `program`. `forms[i]` says in which form parameter i enters: "byte.H", "bytes.H",
-    "places.H", "multiplier.H" or, of a rho.number, "number.H" or "choices.H" with the fragment row half H, 0 or
-    1; ".1" behind it where the second half of an instruction's k has a group of its own. The result
-    holds values times 2^log2_factor.
+    "places.H", "multiplier.H", "pairs.H", "pairs_begin.H" or, of a rho.number, "number.H", "choices.H"
+    or "pairs.H" (DecodeParam) with the fragment row half H, 0 or 1; ".1" behind it where the second
+    half of an instruction's k has a group of its own. The result holds values times 2^log2_factor.
   }];
   let arguments = (ins Rho_Tensor:$codes, Variadic<Rho_Tensor>:$parameters, StrArrayAttr:$forms,
                        StrAttr:$program, I64Attr:$log2_factor);

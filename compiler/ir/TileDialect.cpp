@@ -216,7 +216,7 @@ mlir::LogicalResult BlockMmaOp::verify() {
 
 mlir::LogicalResult CopyPanelOp::verify() {
   int64_t bytes = getBuffer().getType().getBytes();
-  auto panels = static_cast<int64_t>(getPanels());
+  int64_t panels = getPanels();
   if (panels < 1 || getPanel() >= getPanels() || bytes % (16 * panels) != 0)
     return emitOpError("fills share ")
            << getPanel() << " of " << panels << " of " << bytes
@@ -230,7 +230,7 @@ mlir::LogicalResult StoreBoxOp::verify() {
     return emitOpError("stands outside of tile.kernel");
   GeometryAttr geometry = kernel.getGeometry();
   SharedType part = getBuffer().getType();
-  int64_t rows = static_cast<int64_t>(getRows());
+  int64_t rows = getRows();
   if (rows < 8 || rows % 8 != 0 || geometry.getTileM() % (rows * part.getStages()) != 0)
     return emitOpError("slices have ")
            << rows << " rows and the buffer holds " << part.getStages()
@@ -253,7 +253,7 @@ mlir::LogicalResult DotOp::verify() {
             getC().getType().getElementType())
       return emitOpError("batch rows must be vectors of one length of the accumulator's type");
   auto row = llvm::cast<mlir::VectorType>(getB()[0].getType());
-  int64_t position = static_cast<int64_t>(getPosition());
+  int64_t position = getPosition();
   if (row.getNumElements() < (position + 1) * (row.getElementType().isInteger() ? 1 : 2))
     return emitOpError("batch rows have no numbers of register ") << position;
   return mlir::success();
@@ -266,7 +266,7 @@ mlir::LogicalResult StoreOperandOp::verify() {
 }
 
 mlir::LogicalResult WarpgroupMmaOp::verify() {
-  int64_t steps = static_cast<int64_t>(getSteps());
+  int64_t steps = getSteps();
   if (getOperand() && !getA().empty())
     return emitOpError("operand A is in registers and in shared memory; it must be in one of them");
   if (steps < 1 || (!getOperand() && getA().empty()) ||

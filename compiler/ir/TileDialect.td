@@ -180,7 +180,7 @@ def Tile_CopyPanelOp : Tile_Op<"copy_panel", []> {
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     int64_t copiedBytes() {
-      return getBuffer().getType().getBytes() / static_cast<int64_t>(getPanels());
+      return getBuffer().getType().getBytes() / getPanels();
     }
   }];
 }
