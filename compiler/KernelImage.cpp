@@ -2,7 +2,6 @@
 
 #include "compiler/TextFields.h"
 #include "dsl/Division.h"
-#include "dsl/Findings.h"
 #include "dsl/Format.h"
 
 #include <algorithm>

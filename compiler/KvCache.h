@@ -8,7 +8,6 @@
 
 #include "compiler/Devices.h"
 #include "compiler/KernelImage.h"
-#include "compiler/decode/Affine.h"
 #include "compiler/decode/Sequences.h"
 #include "dsl/Division.h"
 #include "dsl/Error.h"

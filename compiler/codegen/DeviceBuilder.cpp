@@ -1,6 +1,5 @@
 #include "compiler/codegen/DeviceBuilder.h"
 
-#include "compiler/Layout.h"
 #include "compiler/decode/ScaleSequence.h"
 #include "compiler/ir/Dialects.h"
 #include "compiler/passes/ScalarBuilder.h"

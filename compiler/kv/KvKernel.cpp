@@ -4,7 +4,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
-#include <bit>
 #include <set>
 
 namespace rho::compiler {

@@ -1,5 +1,6 @@
 #include "compiler/KvCache.h"
 
+#include "compiler/decode/Affine.h"
 #include "compiler/decode/NotFinite.h"
 #include "dsl/DeriveEncode.h"
 #include "dsl/Expressions.h"

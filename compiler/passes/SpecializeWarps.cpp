@@ -17,7 +17,6 @@
 
 #include "llvm/ADT/SetVector.h"
 
-#include <algorithm>
 #include <functional>
 
 namespace rho::compiler {

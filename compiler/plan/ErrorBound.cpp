@@ -1,7 +1,7 @@
 #include "compiler/ErrorBound.h"
 
 #include "compiler/OnTarget.h"
-#include "compiler/plan/Geometry.h"
+#include "compiler/plan/Placement.h"
 #include "dsl/Division.h"
 
 #include <algorithm>

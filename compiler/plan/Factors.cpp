@@ -2,7 +2,6 @@
 #include "compiler/plan/Placement.h"
 
 #include "dsl/Expressions.h"
-#include "dsl/Numbers.h"
 
 #include <algorithm>
 

@@ -1,9 +1,7 @@
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/ElementCore.h"
-#include "compiler/decode/Extract.h"
 #include "compiler/plan/Placement.h"
 #include "dsl/Evaluate.h"
-#include "dsl/Expressions.h"
 #include "dsl/Numbers.h"
 
 #include <algorithm>

@@ -4,7 +4,6 @@
 #include "compiler/plan/Geometry.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace rho::compiler {
 

@@ -5,8 +5,6 @@
 #include "compiler/decode/PairTable.h"
 #include "compiler/decode/Remap.h"
 #include "compiler/plan/ScaledOperand.h"
-#include "dsl/Evaluate.h"
-#include "dsl/Expressions.h"
 #include "dsl/Numbers.h"
 
 #include <algorithm>

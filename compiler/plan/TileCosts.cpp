@@ -1,7 +1,6 @@
 #include "compiler/plan/TileCosts.h"
 
 #include "compiler/decode/ScaleSequence.h"
-#include "compiler/plan/Resources.h"
 #include "dsl/DeviceFields.h"
 #include "dsl/Division.h"
 
