@@ -263,10 +263,8 @@ std::vector<DeviceBuilder::Value> DeviceBuilder::toF32(llvm::ArrayRef<Value> wor
     return result;
   }
   if (element == "f16" || element == "bf16") { // two to a word
-    mlir::Type half = element == "bf16" ? mlir::Type(builder.getBF16Type()) : builder.getF16Type();
     for (int64_t i = 0; i < count; ++i) {
-      Value pair =
-          LLVM::BitcastOp::create(builder, loc, mlir::VectorType::get({2}, half), words[i / 2]);
+      Value pair = halves(words[i / 2], halfType(element));
       result.push_back(arith::ExtFOp::create(builder, loc, f32(), this->element(pair, i % 2)));
     }
     return result;
@@ -284,9 +282,7 @@ std::vector<DeviceBuilder::Value> DeviceBuilder::toF32(llvm::ArrayRef<Value> wor
       pairs.insert(pairs.end(), decode.getResults().begin(), decode.getResults().end());
     }
     for (int64_t i = 0; i < count; ++i) {
-      Value pair =
-          LLVM::BitcastOp::create(builder, loc, mlir::VectorType::get({2}, builder.getF16Type()),
-                                  pairs[(i * unit + shift) / 8]);
+      Value pair = halves(pairs[(i * unit + shift) / 8], builder.getF16Type());
       result.push_back(arith::ExtFOp::create(builder, loc, f32(), this->element(pair, 0)));
     }
     return result;
@@ -432,6 +428,14 @@ DeviceBuilder::Value DeviceBuilder::mmaResult(llvm::StringRef intrinsic, Value c
   return vectorOf(results);
 }
 
+mlir::Type DeviceBuilder::halfType(llvm::StringRef element) {
+  return element == "bf16" ? mlir::Type(builder.getBF16Type()) : builder.getF16Type();
+}
+
+DeviceBuilder::Value DeviceBuilder::halves(Value word, mlir::Type type) {
+  return LLVM::BitcastOp::create(builder, loc, mlir::VectorType::get({2}, type), word);
+}
+
 std::array<DeviceBuilder::Value, 2> DeviceBuilder::widenPair(Value word, bool bf16) {
   if (bf16) { // the upper half of an f32
     Value low = arith::ShLIOp::create(builder, loc, word, i32(16));
@@ -439,8 +443,7 @@ std::array<DeviceBuilder::Value, 2> DeviceBuilder::widenPair(Value word, bool bf
     return {arith::BitcastOp::create(builder, loc, f32(), low),
             arith::BitcastOp::create(builder, loc, f32(), high)};
   }
-  Value pair =
-      LLVM::BitcastOp::create(builder, loc, mlir::VectorType::get({2}, builder.getF16Type()), word);
+  Value pair = halves(word, builder.getF16Type());
   return {arith::ExtFOp::create(builder, loc, f32(), element(pair, 0)),
           arith::ExtFOp::create(builder, loc, f32(), element(pair, 1))};
 }

@@ -104,6 +104,8 @@ protected:
   Value integerToF32(Value code, dsl::ElementType type);
   Value floatToF32(Value code, dsl::ElementType type);
   Value constantF32(double value);
+  mlir::Type halfType(llvm::StringRef element); // f16 or bf16
+  Value halves(Value word, mlir::Type type);    // a register as a vector of two of these
   // The two numbers of a register of f16 or bf16 as f32.
   std::array<Value, 2> widenPair(Value word, bool bf16);
   // The result of a matrix instruction with four accumulator registers of the type of those of `c`.

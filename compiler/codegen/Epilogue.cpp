@@ -209,7 +209,7 @@ void KernelLowering::lowerLoadTensorScale(tile::LoadTensorScaleOp op) {
 KernelLowering::Value KernelLowering::outputs(mlir::ValueRange accumulators,
                                               llvm::StringRef element, int64_t first, int64_t count,
                                               int64_t j, int64_t c) {
-  mlir::Type type = element == "bf16" ? mlir::Type(builder.getBF16Type()) : builder.getF16Type();
+  mlir::Type type = halfType(element);
   std::vector<Value> values;
   for (int64_t i = first; i < first + count; ++i) {
     Value accumulator = accumulators[static_cast<unsigned>(i / 2 * g.batchTiles() + j)];

@@ -62,9 +62,7 @@ void KernelLowering::lowerLoadColumnScales(tile::LoadColumnScalesOp op) {
 }
 
 void KernelLowering::lowerPair(tile::PairOp op) {
-  mlir::Type half =
-      op.getElement() == "bf16" ? mlir::Type(builder.getBF16Type()) : builder.getF16Type();
-  Value rounded = arith::TruncFOp::create(builder, loc, half, op.getNumber());
+  Value rounded = arith::TruncFOp::create(builder, loc, halfType(op.getElement()), op.getNumber());
   op.replaceAllUsesWith(
       LLVM::BitcastOp::create(builder, loc, builder.getI32Type(), vectorOf({rounded, rounded}))
           .getResult());

@@ -92,8 +92,7 @@ void KernelLowering::lowerMma(tile::MmaOp op) {
   std::vector<Value> operands = mmaOperands(op.getA(), op.getB(), op.getStep(), op.getC());
   constexpr size_t multiplied = 6; // registers of A and B
   for (size_t i = 0; type == "f16" && i < multiplied; ++i)
-    operands[i] = LLVM::BitcastOp::create(
-        builder, loc, mlir::VectorType::get({2}, builder.getF16Type()), operands[i]);
+    operands[i] = halves(operands[i], builder.getF16Type());
   op.replaceAllUsesWith(mmaResult(intrinsic, op.getC(), operands));
 }
 

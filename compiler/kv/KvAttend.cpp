@@ -17,7 +17,6 @@
 
 namespace rho::compiler {
 
-namespace LLVM = mlir::LLVM;
 namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 
@@ -160,8 +159,7 @@ private:
     std::vector<Value> operands{a[0], a[1], a[2], a[3], b0, b1};
     if (!bf16)
       for (Value &operand : operands)
-        operand = LLVM::BitcastOp::create(
-            builder, loc, mlir::VectorType::get({2}, builder.getF16Type()), operand);
+        operand = halves(operand, builder.getF16Type());
     for (int64_t i = 0; i < 4; ++i)
       operands.push_back(element(c, i));
     return mmaResult(bf16 ? "llvm.nvvm.mma.m16n8k16.row.col.bf16"

@@ -15,20 +15,12 @@ namespace arith = mlir::arith;
 KvKernel::Value KvKernel::fma(Value a, Value b, Value c) {
   return LLVM::FMAOp::create(builder, loc, a, b, c);
 }
-KvKernel::Value KvKernel::half(Value word, int which) {
-  Value down = which == 0 ? word : div(word, 1 << 16);
-  return arith::TruncIOp::create(builder, loc, builder.getI16Type(), down);
-}
-mlir::Type KvKernel::halfType(dsl::ElementType type) {
-  return type.name() == "bf16" ? mlir::Type(builder.getBF16Type())
-                               : mlir::Type(builder.getF16Type());
-}
 // Not as a conversion that LLVM knows: of a product with a bf16 it makes one of two f16, out of
 // whose range the bf16 may be.
 KvKernel::Value KvKernel::rounded(Value number, dsl::ElementType type) {
   std::string text = "cvt.rn." + std::string(type.name()) + ".f32 $0, $1;";
   Value bits = assembly(builder.getI16Type(), {number}, text, "=h,f");
-  return arith::BitcastOp::create(builder, loc, halfType(type), bits);
+  return arith::BitcastOp::create(builder, loc, halfType(type.name()), bits);
 }
 // One instruction; of two roundings that are put together ptxas makes three.
 KvKernel::Value KvKernel::pair(Value low, Value high, dsl::ElementType type) {

@@ -13,8 +13,6 @@ protected:
   ~KvKernel() = default;
 
   Value fma(Value a, Value b, Value c);
-  Value half(Value word, int which); // i16 of an i32
-  mlir::Type halfType(dsl::ElementType type);
   Value rounded(Value number, dsl::ElementType type);       // f32 -> f16 or bf16
   Value pair(Value low, Value high, dsl::ElementType type); // rounded, an i32
   Value shuffle(Value value, Value from, mlir::NVVM::ShflKind kind);

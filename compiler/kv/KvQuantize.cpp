@@ -44,7 +44,7 @@ private:
 
   Value numberAt(Value token) {
     Value at = globalAt(input, mul(widen(token), move.stride));
-    Value stored = load(halfType(tensor.shape.type), at, 2);
+    Value stored = load(halfType(tensor.shape.type.name()), at, 2);
     Value single = arith::ExtFOp::create(builder, loc, f32(), stored);
     return arith::ExtFOp::create(builder, loc, builder.getF64Type(), single);
   }
