@@ -129,7 +129,7 @@ std::vector<KvItem> kvItems(const KvShape &shape, std::span<const int32_t> lengt
 // Bytes of attend's workspace: counters, zeroed once and left at zero, then the parts' sums.
 int64_t kvWorkspaceBytes(const KvShape &shape, int64_t items);
 // Those of the counters, one for each CTA.
-inline int64_t kvCounterBytes(int64_t ctas) { return (ctas * 4 + 255) / 256 * 256; }
+inline int64_t kvCounterBytes(int64_t ctas) { return roundUp(ctas * 4, 256); }
 // Of one head of a part: [headDim], the head's maximum and sum, and what aligns the next to 16.
 inline int64_t kvSumsBytes(const KvShape &shape) { return (shape.headDim + 4) * 4; }
 

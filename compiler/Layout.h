@@ -147,7 +147,7 @@ std::vector<StoredComponent> storedComponents(const dsl::Format &activation);
 
 // Distance in codes, or words of them, between groups of an activation's group component: m rounded
 // up to 16, so that a group begins at a multiple of 16 bytes.
-inline int64_t activationGroupStride(int64_t m) { return (m + 15) / 16 * 16; }
+inline int64_t activationGroupStride(int64_t m) { return roundUp(m, 16); }
 
 // Packs codes in natural order. `out` has layout.bytes bytes; all of them are written. Errors:
 // layout_mismatch, pack_beyond_element, pack_breaks_requirement, pack_negative_scale, pack_no_sum.

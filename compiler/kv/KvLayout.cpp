@@ -196,7 +196,7 @@ int64_t KvTensor::componentOffset(int i) const {
 }
 
 int64_t KvTensor::headBytes() const {
-  return (componentOffset(static_cast<int>(format.components.size())) + 15) / 16 * 16;
+  return roundUp(componentOffset(static_cast<int>(format.components.size())), 16);
 }
 
 double KvTensor::bitsPerNumber() const {

@@ -107,8 +107,8 @@ void KernelBuilder::addParameters(mlir::Block &block) {
   for (const KernelParameter &parameter :
        kernelParameters(context.gemm, g, context.plan.schedule, context.plan.problem)) {
     bool isM = parameter.kind == KernelParameter::Kind::M;
-    bool isMap = parameter.boxBytes > 0; // a tensor map, by value
-    mlir::Type type = mlir::LLVM::LLVMPointerType::get(op.getContext(), isMap ? 0 : 1);
+    const unsigned space = parameter.isTensorMap() ? 0 : 1; // tensor maps come by value
+    mlir::Type type = mlir::LLVM::LLVMPointerType::get(op.getContext(), space);
     if (isM)
       type = builder.getI32Type();
     Value value = block.addArgument(type, at("gemm"));

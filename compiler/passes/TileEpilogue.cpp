@@ -104,12 +104,9 @@ Value KernelBuilder::scaled(const EpilogueFactors &by, size_t i, Value value, Va
 
 void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
   if (workspace) {
-    std::vector<mlir::Type> types;
-    for (Value sum : sums)
-      types.push_back(sum.getType());
-    auto split = tile::SplitSumOp::create(builder, at("schedule"), builder.getI1Type(), types,
-                                          workspace, add(mul(tileM, outputTilesN()), tileN), shares,
-                                          share, firstPlace, sums);
+    auto split = tile::SplitSumOp::create(
+        builder, at("schedule"), builder.getI1Type(), mlir::ValueRange(sums).getTypes(), workspace,
+        add(mul(tileM, outputTilesN()), tileN), shares, share, firstPlace, sums);
     auto last = mlir::scf::IfOp::create(builder, at("schedule"), split.getLast());
     sums.assign(split.getSums().begin(), split.getSums().end());
     builder.setInsertionPointToStart(&last.getThenRegion().front());

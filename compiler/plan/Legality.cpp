@@ -373,6 +373,20 @@ private:
 
 } // namespace
 
+Status checkProblem(const Problem &problem) {
+  struct Bound {
+    const char *name;
+    int64_t value, limit;
+  };
+  for (const Bound &bound :
+       {Bound{"m", problem.m, largestBatch}, Bound{"n", problem.n, largestExtent},
+        Bound{"k", problem.k, largestExtent}})
+    if (bound.value < 1 || bound.value > bound.limit)
+      return makeError(DiagId::bad_problem,
+                       {bound.name, std::to_string(bound.value), std::to_string(bound.limit)});
+  return Done{};
+}
+
 Status checkRows(const Plan &plan) {
   if (Status good = checkProblem(plan.problem); !good)
     return good;

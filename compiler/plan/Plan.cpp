@@ -246,20 +246,6 @@ private:
 
 } // namespace
 
-Status checkProblem(const Problem &problem) {
-  struct Bound {
-    const char *name;
-    int64_t value, limit;
-  };
-  for (const Bound &bound :
-       {Bound{"m", problem.m, largestBatch}, Bound{"n", problem.n, largestExtent},
-        Bound{"k", problem.k, largestExtent}})
-    if (bound.value < 1 || bound.value > bound.limit)
-      return makeError(DiagId::bad_problem,
-                       {bound.name, std::to_string(bound.value), std::to_string(bound.limit)});
-  return Done{};
-}
-
 Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &problem,
                                       const DeviceModel &device, size_t most,
                                       const SourceMap *sources) {
