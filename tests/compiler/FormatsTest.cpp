@@ -89,7 +89,7 @@ TEST(Floats, AreWithinTheBound) {
 // Finite elements above 65504: f16 holds them times a power of two alone.
 TEST(Floats, BeyondF16AreWithinTheBound) {
   for (const char *element : {"e5m1", "e5m2f", "ue5m2f", "e5m0"})
-    for (const Way &way : {uniform, warpgroups, vectors})
+    for (const Way &way : {uniform, narrow, vectors})
       expectWithinBound(product("w", element, "f16 per k[64]"), "f16", way);
 }
 

@@ -103,6 +103,22 @@ TEST_P(Ptxas, LetsMatrixInstructionsRunOn) {
           << module.gemms[i].name << ", m = " << m;
 }
 
+// Of one warpgroup, which has as many sums a thread as there is room for.
+class PtxasOfOneWarpgroup : public Ptxas {};
+
+TEST_P(PtxasOfOneWarpgroup, LetsMatrixInstructionsRunOn) {
+  dsl::Gemm gemm = module.gemms[0];
+  gemm.schedule.roles = dsl::ScheduleDecl::Roles::ImFP;
+  gemm.schedule.warps = {1, 4, 1};
+  for (int64_t m : {64, 256})
+    EXPECT_EQ(saidOf(gemm, {m, 8192, 8192}, "sm_90a", ""), "0\n") << "m = " << m;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shipped, PtxasOfOneWarpgroup,
+                         testing::Values("int4_g64_int8", "int4_g128_int8", "int4_g128_fp8",
+                                         "int4_g128_int4_g128"),
+                         [](const auto &info) { return info.param; });
+
 INSTANTIATE_TEST_SUITE_P(Shipped, Ptxas, testing::ValuesIn(shippedGemms()),
                          [](const auto &info) { return info.param; });
 
