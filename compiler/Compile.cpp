@@ -255,6 +255,8 @@ Result<std::string> compiling(llvm::function_ref<Result<std::string>(Compilation
 // compile, which our own passes never make: here that is an error, and what the compilation holds
 // is lost.
 Result<std::string> orFatal(llvm::function_ref<Result<std::string>(Compilation &)> work) {
+  static std::mutex ofTheHandler; // LLVM has one for all threads
+  const std::lock_guard lock(ofTheHandler);
   std::string reason = "LLVM crashed";
   llvm::ScopedFatalErrorHandler handler(
       [](void *to, const char *why, bool) {
