@@ -91,9 +91,7 @@ void KernelLowering::lowerFillPairTables(tile::FillPairTablesOp op) {
     Value lane = permute(byteOf(code, 0), byteOf(code, 8), i32(0x40));
     if (!number)
       return lane;
-    Value isOwn = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, code,
-                                        i32(static_cast<int32_t>(own)));
-    return select(isOwn, number, lane);
+    return select(equal(code, i32(static_cast<int32_t>(own))), number, lane);
   };
   auto numberOf = [&](Value table) -> Value {
     Value number = numbers.empty() ? Value() : numbers[0];

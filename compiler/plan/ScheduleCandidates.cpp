@@ -84,8 +84,8 @@ std::vector<int64_t> batchCandidates(int64_t m, bool uniform, const dsl::Schedul
   }
   const int64_t shares = Geometry::swizzledRows * (schedule.cluster ? schedule.cluster->n : 1);
   std::erase_if(result, [&](int64_t rows) { return rows % shares != 0; });
-  if (result.empty())
-    for (int64_t rows = std::lcm(unit, shares); rows <= most; rows += std::lcm(unit, shares))
+  if (const int64_t step = std::lcm(unit, shares); result.empty())
+    for (int64_t rows = step; rows <= most; rows += step)
       result.push_back(rows);
   return result;
 }

@@ -78,6 +78,20 @@ protected:
     return numbers;
   }
 
+  // Launches that write over other bits leave those that the outputs have now.
+  static void expectTheSameBits(const Gemm &gemm, Operands &o, int launches) {
+    const std::vector<float> first = o.y();
+    const std::vector<uint8_t> nothing(static_cast<size_t>(o.output.bytes()), 0xff);
+    for (int i = 0; i < launches; ++i) {
+      ASSERT_TRUE(o.output.write(nothing.data(), o.output.bytes()));
+      ASSERT_EQ(errorText(gemm.launch(o.weight, o.activations, o.output.address(), o.workspace)),
+                "");
+      const std::vector<float> y = o.y();
+      ASSERT_EQ(std::memcmp(y.data(), first.data(), y.size() * sizeof(float)), 0)
+          << gemm.report().plan << "launch " << i;
+    }
+  }
+
   void quantizeAndLaunch(const Gemm &gemm, const Operands &o) {
     ASSERT_EQ(errorText(gemm.quantizeActivations(o.activations, o.input.address(), ScalarType::F32,
                                                  gemm.shape().k)),
@@ -202,14 +216,7 @@ TEST_F(GpuWgmmaTest, ResidualsAreWithinTheBoundAndGiveTheSameBits) {
     Gemm gemm = must(engine.compile(module, "", {gemv ? 3 : 200, 12160, 1024}));
     Operands o(device, gemm);
     ASSERT_NO_FATAL_FAILURE(quantizeAndLaunch(gemm, o));
-    const std::vector<float> first = o.y();
-    for (int i = 0; i < 100; ++i) {
-      ASSERT_EQ(errorText(gemm.launch(o.weight, o.activations, o.output.address(), o.workspace)),
-                "");
-      std::vector<float> y = o.y();
-      ASSERT_EQ(std::memcmp(y.data(), first.data(), y.size() * sizeof(float)), 0)
-          << gemm.report().plan << "launch " << i;
-    }
+    ASSERT_NO_FATAL_FAILURE(expectTheSameBits(gemm, o, 100));
   }
 }
 
@@ -225,16 +232,7 @@ TEST_F(GpuWgmmaTest, AThousandLaunchesGiveTheSameBits) {
       Gemm gemm = must(engine.compile(declared(weight, schedule), "", {24, 12160, 900}));
       Operands o(device, gemm);
       ASSERT_NO_FATAL_FAILURE(quantizeAndLaunch(gemm, o));
-      std::vector<float> first = o.y();
-      std::vector<uint8_t> nothing(static_cast<size_t>(o.output.bytes()), 0xff);
-      for (int i = 0; i < 1000; ++i) {
-        ASSERT_TRUE(o.output.write(nothing.data(), o.output.bytes()));
-        ASSERT_EQ(errorText(gemm.launch(o.weight, o.activations, o.output.address(), o.workspace)),
-                  "");
-        std::vector<float> y = o.y();
-        ASSERT_EQ(std::memcmp(y.data(), first.data(), y.size() * sizeof(float)), 0)
-            << gemm.report().plan << "launch " << i;
-      }
+      ASSERT_NO_FATAL_FAILURE(expectTheSameBits(gemm, o, 1000));
     }
 }
 
@@ -282,14 +280,7 @@ TEST_F(GpuWgmmaTest, ASlotIsReadBeforeItIsFilledAgain) {
     Gemm gemm = must(engine.compile(declared("int4", schedule), "", {320, 28672, 2048}));
     Operands o(device, gemm);
     ASSERT_NO_FATAL_FAILURE(quantizeAndLaunch(gemm, o));
-    const std::vector<float> first = o.y();
-    for (int i = 0; i < 200; ++i) {
-      ASSERT_EQ(errorText(gemm.launch(o.weight, o.activations, o.output.address(), o.workspace)),
-                "");
-      std::vector<float> y = o.y();
-      ASSERT_EQ(std::memcmp(y.data(), first.data(), y.size() * sizeof(float)), 0)
-          << gemm.report().plan << "launch " << i;
-    }
+    ASSERT_NO_FATAL_FAILURE(expectTheSameBits(gemm, o, 200));
   }
 }
 
