@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstdio>
 #include <map>
+#include <set>
 
 namespace rho::compiler {
 
@@ -43,18 +44,29 @@ bool isPermutation(const std::vector<uint8_t> &numbers, size_t count) {
 
 // What is wrong with how a section's codes are renamed and scattered; empty: nothing.
 std::string storedCodeProblem(const LayoutSection &section) {
-  if (section.codeBits < 32 && (section.codeXor >> section.codeBits) != 0)
+  const std::vector<uint8_t> &unit = section.unitBits;
+  const bool isScattered = !unit.empty();
+  if ((section.codeXor & ~storedBits(section).mask) != 0)
     return "xor " + hexadecimal(section.codeXor) + " is wider than a code";
+  const size_t renamed = isScattered ? section.codeTable.size() : size_t(1) << section.codeBits;
   if (!section.codeTable.empty() &&
-      (section.codeBits > 8 || section.shift != 0 || section.codeXor != 0 ||
-       !isPermutation(section.codeTable, size_t(1) << section.codeBits)))
+      (section.codeBits > 8 || (section.shift != 0 && !isScattered) || section.codeXor != 0 ||
+       !std::has_single_bit(renamed) || !isPermutation(section.codeTable, renamed)))
     return "'table' does not rename codes of " + std::to_string(section.codeBits) + " bits";
-  if (!section.wordBits.empty() && (section.codeBits > 8 || 32 % section.codeBits != 0 ||
-                                    section.tileN * section.tileK * section.codeBits % 32 != 0 ||
-                                    !isPermutation(section.wordBits, 32)))
-    return "'word' does not order the bits of words of codes of " +
-           std::to_string(section.codeBits) + " bits";
-  return {};
+  if (!isScattered)
+    return {};
+  const auto codes = static_cast<int64_t>(unit.size()) / section.codeBits;
+  std::vector<bool> seen(size_t{1} << 8);
+  bool isOrder = unit.size() % 32 == 0 && unit.size() <= 256 &&
+                 static_cast<int64_t>(unit.size()) == codes * section.codeBits &&
+                 section.tileN * section.tileK % codes == 0;
+  for (uint8_t bit : unit) {
+    isOrder = isOrder && bit / mostScatteredBits < codes && !seen[bit];
+    seen[bit] = true;
+  }
+  return isOrder ? ""
+                 : "'unit' does not scatter codes of which it has " +
+                       std::to_string(section.codeBits) + " bits";
 }
 
 // What is wrong with a section by itself; empty: nothing.
@@ -112,7 +124,20 @@ std::string planeProblem(std::vector<const LayoutSection *> &sections) {
              (section->shift < next ? " twice" : " nowhere");
     next += section->codeBits;
   }
-  return {};
+  std::set<uint8_t> scattered; // what their units hold
+  size_t held = 0;
+  for (const LayoutSection *section : sections) {
+    scattered.insert(section->unitBits.begin(), section->unitBits.end());
+    held += section->unitBits.size();
+    if (section->unitBits.empty() != sections[0]->unitBits.empty() ||
+        section->unitBits.size() / section->codeBits !=
+            sections[0]->unitBits.size() / sections[0]->codeBits)
+      return "its sections have units of different codes";
+  }
+  for (uint8_t bit : scattered)
+    if (bit % mostScatteredBits >= next)
+      return "its codes have no bit " + std::to_string(bit % mostScatteredBits);
+  return scattered.size() == held ? "" : "its sections hold a bit twice";
 }
 
 using Ranges = std::vector<std::pair<int64_t, int64_t>>; // of bytes, the end exclusive
@@ -258,7 +283,7 @@ constexpr NumberField<LayoutSection> sectionFields[] = {
 
 std::string printSection(const char *head, const LayoutSection &section) {
   return head + printFields(sectionFields, section) + " xor=" + hexadecimal(section.codeXor) +
-         " table=" + printNumbers(section.codeTable) + " word=" + printNumbers(section.wordBits) +
+         " table=" + printNumbers(section.codeTable) + " unit=" + printNumbers(section.unitBits) +
          " no_sign=" + std::to_string(int(section.noSign)) +
          " sum=" + (section.sumType.empty() ? "-" : section.sumType) +
          " order=" + printOrder(section.order) + "\n";
@@ -272,7 +297,7 @@ std::string parseSection(std::string_view line, const char *head, int64_t alignm
   readFields(sectionFields, fields, section);
   section.codeXor = static_cast<uint32_t>(fields.number("xor", 0, UINT32_MAX));
   std::optional<std::vector<uint8_t>> table = parseNumbers(fields.text("table"));
-  std::optional<std::vector<uint8_t>> word = parseNumbers(fields.text("word"));
+  std::optional<std::vector<uint8_t>> unit = parseNumbers(fields.text("unit"));
   section.noSign = fields.number("no_sign", 0, 1) != 0;
   section.sumType = fields.text("sum");
   if (section.sumType == "-")
@@ -283,10 +308,10 @@ std::string parseSection(std::string_view line, const char *head, int64_t alignm
     return fields.problem();
   if (!order)
     return "'order' is not a list such as k0,k1,n0";
-  if (!table || !word)
-    return "'table' and 'word' are not lists such as 1,0";
+  if (!table || !unit)
+    return "'table' and 'unit' are not lists such as 1,0";
   section.codeTable = *std::move(table);
-  section.wordBits = *std::move(word);
+  section.unitBits = *std::move(unit);
   section.order = *std::move(order);
   return sectionProblem(section, alignment);
 }
@@ -391,6 +416,12 @@ std::string mismatchOf(const WeightLayout &layout, std::initializer_list<const S
       if (section.shift >= component.type.bits())
         return where + "it begins at bit " + std::to_string(section.shift) + ", '" +
                component.name + "' has " + std::to_string(component.type.bits());
+      const size_t codes = size_t{1} << std::min(component.type.bits(), mostScatteredBits + 1);
+      if (!section.unitBits.empty() &&
+          (component.type.bits() > mostScatteredBits ||
+           (!section.codeTable.empty() && section.codeTable.size() != codes)))
+        return where + "'" + component.name + "' has codes of " +
+               std::to_string(component.type.bits()) + " bits";
       if (std::string problem = negationProblem(layout, section, format); !problem.empty())
         return where + problem;
       bits[section.component] += section.codeBits;

@@ -16,6 +16,9 @@ namespace rho::compiler {
 // Bytes: of a weight and of each of its sections, and of what a piece of a residual is made of.
 inline constexpr int64_t sectionAlignment = 256, partAlignment = 16;
 
+// How many numbers each code has in LayoutSection::unitBits.
+inline constexpr int mostScatteredBits = 8;
+
 // One bit of a position: which bit of which local coordinate it holds.
 struct AxisBit {
   enum class Axis : uint8_t { N, K } axis;
@@ -49,8 +52,11 @@ struct LayoutSection {
   // Instead of codeXor: code c is stored as codeTable[c]; empty: not so. Codes of up to 8 bits. Of
   // a scale none stands for 0: elements that it multiplies are stored as 0 instead.
   std::vector<uint8_t> codeTable;
-  // Bit i of each 32 bits of codes lies at bit wordBits[i]; empty: at bit i.
-  std::vector<uint8_t> wordBits;
+  // Codes of up to 8 bits, scattered over units of unitBits.size() bits and of as many codes as
+  // have so many bits in this section: bit i of a unit is bit unitBits[i] % 8 of its code
+  // unitBits[i] / 8. Then any bit of a code may lie in any section of its component, and `codeXor`
+  // and `codeTable` are of whole codes. Empty: codes lie one after the other.
+  std::vector<uint8_t> unitBits;
   // Of elements: where this component of a block has this bit, a code is stored as the one of the
   // opposite number, as if the numbers were the negative ones. 0: nowhere.
   int negatedBy = 0, negatedBit = 0;

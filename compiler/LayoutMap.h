@@ -14,10 +14,21 @@ inline int64_t tileBytes(const LayoutSection &section) {
   return divideUp(section.tileN * section.tileK * section.codeBits, 8);
 }
 
-// What is stored of a code, before wordBits.
+// Which bits of codes a section stores, from bit `shift` on.
+struct StoredBits {
+  int shift;
+  uint32_t mask;
+};
+inline StoredBits storedBits(const LayoutSection &section) {
+  if (!section.unitBits.empty())
+    return {0, (1U << mostScatteredBits) - 1};
+  return {section.shift, static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1)};
+}
+
+// What is stored of a code, before unitBits.
 inline uint32_t storedCode(const LayoutSection &section, uint32_t code) {
-  uint32_t bits =
-      code >> section.shift & static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1);
+  const StoredBits stored = storedBits(section);
+  uint32_t bits = code >> stored.shift & stored.mask;
   return section.codeTable.empty() ? bits ^ section.codeXor : section.codeTable[bits];
 }
 

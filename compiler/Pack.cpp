@@ -53,16 +53,16 @@ TileWindow windowOf(const LayoutSection &section, dsl::BlockGrid grid, int64_t n
 template <class Code>
 void gatherCodes(const Code *codes, const TileWindow &window, int64_t pitch,
                  const LayoutSection &section, uint32_t *local) {
-  const uint32_t mask = static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1);
+  const auto [shift, mask] = storedBits(section);
   for (int64_t row = 0; row < window.rows; ++row) {
     const Code *from = codes + (window.firstRow + row) / section.unitN * pitch + window.firstUnit;
     uint32_t *to = local + row * section.tileK;
     if (section.codeTable.empty())
       for (int64_t unit = 0; unit < window.units; ++unit)
-        to[unit] = ((static_cast<uint32_t>(from[unit]) >> section.shift) & mask) ^ section.codeXor;
+        to[unit] = ((static_cast<uint32_t>(from[unit]) >> shift) & mask) ^ section.codeXor;
     else
       for (int64_t unit = 0; unit < window.units; ++unit)
-        to[unit] = section.codeTable[(static_cast<uint32_t>(from[unit]) >> section.shift) & mask];
+        to[unit] = section.codeTable[(static_cast<uint32_t>(from[unit]) >> shift) & mask];
   }
 }
 
@@ -85,33 +85,34 @@ void writeCodes(const std::vector<uint32_t> &table, int bits, const uint32_t *lo
     *out = static_cast<uint8_t>(pending);
 }
 
-// The same in words whose bits are in another order: LayoutSection::wordBits.
+// The same of codes that are scattered: LayoutSection::unitBits.
 class ScatteredCodes {
 public:
   explicit ScatteredCodes(const LayoutSection &section)
-      : bits(section.codeBits), perWord(32 / section.codeBits) {
-    for (size_t i = 0; i < perWord; ++i)
-      for (uint32_t code = 0; code < uint32_t(1) << bits; ++code) {
-        uint32_t word = 0;
-        for (int bit = 0; bit < bits; ++bit)
-          word |= (code >> bit & 1) << section.wordBits[i * bits + bit];
-        words.push_back(word);
-      }
-  }
-
-  void write(const std::vector<uint32_t> &table, const uint32_t *local, uint8_t *out) const {
-    for (size_t first = 0; first < table.size(); first += perWord, out += 4) {
-      uint32_t word = 0;
-      for (size_t i = 0; i < perWord; ++i)
-        word |= words[(i << bits) + local[table[first + i]]];
-      std::memcpy(out, &word, 4);
+      : words(section.unitBits.size() / 32), codes(section.unitBits.size() / section.codeBits),
+        held(codes * words * values) {
+    for (size_t i = 0; i < section.unitBits.size(); ++i) {
+      const size_t code = section.unitBits[i] / mostScatteredBits,
+                   bit = section.unitBits[i] % mostScatteredBits;
+      for (size_t value = 0; value < values; ++value)
+        held[(code * words + i / 32) * values + value] |= (value >> bit & 1) << i % 32;
     }
   }
 
+  void write(const std::vector<uint32_t> &table, const uint32_t *local, uint8_t *out) const {
+    for (size_t first = 0; first < table.size(); first += codes)
+      for (size_t w = 0; w < words; ++w, out += 4) {
+        uint32_t word = 0;
+        for (size_t i = 0; i < codes; ++i)
+          word |= held[(i * words + w) * values + local[table[first + i]]];
+        std::memcpy(out, &word, 4);
+      }
+  }
+
 private:
-  int bits;
-  size_t perWord;
-  std::vector<uint32_t> words; // of each code at each place of a word
+  static constexpr size_t values = size_t{1} << mostScatteredBits;
+  size_t words, codes;        // of a unit
+  std::vector<uint32_t> held; // of a word: by the code of the unit, the word and the code's value
 };
 
 // The codes of one section's component, from natural order to tiles.
@@ -119,7 +120,7 @@ class SectionCodes {
 public:
   SectionCodes(const LayoutSection &section, dsl::BlockGrid grid, int64_t n)
       : section(section), grid(grid), n(n), table(positionTable(section)) {
-    if (!section.wordBits.empty())
+    if (!section.unitBits.empty())
       scattered.emplace(section);
   }
 

@@ -1,5 +1,6 @@
 #include "compiler/decode/Sequences.h"
 
+#include "compiler/Layout.h"
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/ElementCore.h"
 #include "compiler/decode/Line.h"
@@ -204,27 +205,52 @@ std::optional<ParameterForm> parseForm(std::string_view text) {
   return std::nullopt;
 }
 
-std::vector<uint8_t> DecodeSequence::wordBits() const {
-  std::vector<uint8_t> places;
-  bool whole = true, linear = true; // codes in one piece, at places that the bits of r and s add up
-  for (size_t r = 0; r < bits.size(); ++r)
-    for (size_t s = 0; s < bits[r].size(); ++s) {
-      const std::vector<CodeBit> &code = bits[r][s];
-      int width = static_cast<int>(code.size()), expected = bits[0][0][0].bit;
-      if (width * codes != 32)
-        return {};
-      for (size_t bit = 1; bit < bits.size(); bit *= 2)
-        expected ^= (r & bit) != 0 ? bits[bit][0][0].bit ^ bits[0][0][0].bit : 0;
-      for (size_t bit = 1; bit < bits[r].size(); bit *= 2)
-        expected ^= (s & bit) != 0 ? bits[0][bit][0].bit ^ bits[0][0][0].bit : 0;
-      linear = linear && code[0].bit == expected;
-      whole = whole && code[0].bit % width == 0;
-      for (int b = 0; b < width; ++b) {
-        whole = whole && code[static_cast<size_t>(b)].bit == code[0].bit + b;
-        places.push_back(static_cast<uint8_t>(code[static_cast<size_t>(b)].bit));
+bool DecodeSequence::isScattered() const {
+  int firstBit = 0; // of a plane, in all words
+  for (CodePlane plane : planesOf(static_cast<int>(bits[0][0].size()), sparseBits)) {
+    auto lowest = [&](size_t r, size_t s) {
+      const CodeBit at = bits[r][s][static_cast<size_t>(plane.shift)];
+      return at.word * 32 + at.bit - firstBit;
+    };
+    for (size_t r = 0; r < bits.size(); ++r)
+      for (size_t s = 0; s < bits[r].size(); ++s) {
+        // In one piece, at a place that the bits of r and s add up.
+        int expected = lowest(0, 0);
+        for (size_t bit = 1; bit < bits.size(); bit *= 2)
+          expected ^= (r & bit) != 0 ? lowest(bit, 0) ^ lowest(0, 0) : 0;
+        for (size_t bit = 1; bit < bits[r].size(); bit *= 2)
+          expected ^= (s & bit) != 0 ? lowest(0, bit) ^ lowest(0, 0) : 0;
+        if (lowest(r, s) != expected || expected % plane.bits != 0 || expected < 0 ||
+            expected >= codes * plane.bits)
+          return true;
+        for (int bit = 1; bit < plane.bits; ++bit) {
+          const CodeBit at = bits[r][s][static_cast<size_t>(plane.shift + bit)];
+          if (at.word * 32 + at.bit - firstBit != expected + bit)
+            return true;
+        }
       }
-    }
-  return whole && linear ? std::vector<uint8_t>() : places;
+    firstBit += codes * plane.bits;
+  }
+  return false;
+}
+
+std::vector<uint8_t> DecodeSequence::unitBits(size_t plane) const {
+  if (!isScattered())
+    return {};
+  const std::vector<CodePlane> planes = planesOf(static_cast<int>(bits[0][0].size()));
+  int first = 0;
+  for (size_t before = 0; before < plane; ++before)
+    first += codes * planes[before].bits;
+  std::vector<uint8_t> result(static_cast<size_t>(codes * planes[plane].bits));
+  for (size_t r = 0; r < bits.size(); ++r)
+    for (size_t s = 0; s < bits[r].size(); ++s)
+      for (size_t b = 0; b < bits[r][s].size(); ++b) {
+        const int at = bits[r][s][b].word * 32 + bits[r][s][b].bit - first;
+        if (at >= 0 && at < static_cast<int>(result.size()))
+          result[static_cast<size_t>(at)] =
+              static_cast<uint8_t>((r * perRegister() + s) * mostScatteredBits + b);
+      }
+  return result;
 }
 
 int DecodeSequence::param(const DecodeParam &wanted) {
@@ -246,7 +272,7 @@ void DecodeSequence::put(uint32_t code, size_t r, size_t s, std::vector<uint32_t
 }
 
 int DecodeSequence::position(size_t r, size_t s, size_t plane) const {
-  if (!wordBits().empty())
+  if (isScattered())
     return static_cast<int>(r * perRegister() + s);
   std::vector<CodePlane> planes = planesOf(static_cast<int>(bits[r][s].size()), sparseBits);
   int bitsBefore = 0;

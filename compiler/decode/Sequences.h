@@ -83,7 +83,8 @@ struct ScaleSign {
 // fragment in the PTX ISA, section 9.7.14.5 (all of these shapes keep the same byte layout).
 //
 // Codes of 1, 2, 4 or 8 bits lie in words one after the other. Those of other widths are divided
-// into planes of such widths, see planesOf(): the words of the first plane come first.
+// into planes of such widths, see planesOf(): the words of the first plane come first. Or their
+// bits are scattered over the words, of which each plane has as many.
 struct DecodeSequence {
   DecodeProgram program;
   std::vector<DecodeParam> params; // parameter registers, in order
@@ -114,9 +115,11 @@ struct DecodeSequence {
   // Which code of plane `plane` of the unit (0 = least significant of its first word) is that of
   // sub-element s of register r; where bits of codes lie scattered, in order of registers.
   int position(size_t r, size_t s, size_t plane = 0) const;
-  // Of codes that lie scattered in one word: where bit i of codes one after the other, in order of
-  // registers, lies. Empty: codes lie one after the other.
-  std::vector<uint8_t> wordBits() const;
+  bool isScattered() const;
+  // Of scattered codes: which of them, in order of registers, each bit of a plane's words belongs
+  // to, and which of its bits it is, as LayoutSection::unitBits says. Empty: they are not
+  // scattered.
+  std::vector<uint8_t> unitBits(size_t plane = 0) const;
 };
 
 // A plane of bits of codes: `bits`, from bit `shift` on.

@@ -1,6 +1,7 @@
 #include "compiler/decode/Synthesis.h"
 
 #include "compiler/decode/TableSearch.h"
+#include "compiler/decode/UnitSearch.h"
 #include "compiler/decode/WordSearch.h"
 #include "dsl/Lasting.h"
 
@@ -121,9 +122,12 @@ private:
                        both(arithmetic.offset == 0 ? -0.0 : arithmetic.offset));
   }
 
-  // Codes lie dense in one word when their bits are a power of two.
+  // Codes lie in one word when their bits are a power of two.
+  bool isOfOneWord() const { return wordBits % bits == 0; }
+
   void byPlacement() {
-    if (wordBits % bits != 0 || lane.bits() % bits != 0 || values.size() > 256)
+    const bool fits = isOfOneWord() ? lane.bits() % bits == 0 : bits < lane.bits();
+    if (!fits || values.size() > 256)
       return;
     std::map<std::vector<uint8_t>, std::vector<LaneForm>> byStored;
     for (const LaneForm &form : formsOf(values, lane))
@@ -170,16 +174,19 @@ private:
       }
     if (forms.empty())
       return;
-    int registers = lane.bits() / bits;
     // Searches for other least factors ask for the same.
     const std::optional<WordPlan> &plan = knownOr(
         std::tuple(std::string(mmaType), patternsOf(values), forms[0].stored, log2, bound, rates),
-        [&] { return searchWord(forms, extra, registers, lane.bits(), rates, bound); });
+        [&] {
+          return isOfOneWord()
+                     ? searchWord(forms, extra, lane.bits() / bits, lane.bits(), rates, bound)
+                     : searchUnit(forms, extra, bits, lane.bits(), rates, bound);
+        });
     if (!plan)
       return;
     bound = plan->cost;
     DecodeSequence sequence;
-    sequence.codes = wordBits / bits;
+    sequence.codes = codesOfUnit(bits);
     sequence.log2Factor = log2;
     setStored(sequence, plan->registers[0].form.stored);
     std::vector<Operand> extracted = emitExtraction(*plan, lane.bits(), sequence.program);
@@ -202,11 +209,10 @@ private:
       std::vector<CodeBit> code(static_cast<size_t>(bits));
       uint32_t places = part.form.places;
       for (int i = 0; places != 0; places &= places - 1, ++i)
-        code[static_cast<size_t>(part.form.bitOf[static_cast<size_t>(i)])] = {
-            0, sourceBit(part, std::countr_zero(places), sub, lane.bits())};
+        code[static_cast<size_t>(part.form.bitOf[static_cast<size_t>(i)])] =
+            sourceBit(part, std::countr_zero(places), sub, lane.bits());
       if (part.form.weight != 0)
-        code[static_cast<size_t>(part.form.bitOf.back())] = {0,
-                                                             weightedBit(part, sub, lane.bits())};
+        code[static_cast<size_t>(part.form.bitOf.back())] = weightedBit(part, sub, lane.bits());
       result.push_back(std::move(code));
     }
     return result;
@@ -269,21 +275,24 @@ bool proveDecode(const DecodeSequence &sequence, const std::vector<double> &valu
   uint32_t laneMask = static_cast<uint32_t>((uint64_t{1} << lane.bits()) - 1);
   // Neighbours: all bits clear, all set, and a few patterns between.
   constexpr uint32_t neighbours[] = {0, ~0u, 0x55555555, 0xaaaaaaaa, 0x3c96a51e, 0xc3695ae1};
-  for (size_t r = 0; r < sequence.bits.size(); ++r)
+  const auto count = static_cast<size_t>(sequence.program.words());
+  for (size_t r = 0; r < sequence.bits.size(); ++r) {
+    const DecodeProgram program = sequence.program.part(r, 1);
     for (size_t s = 0; s < sequence.bits[r].size(); ++s)
       for (uint32_t code = 0; code < values.size(); ++code) {
         if (std::isnan(values[code]))
           continue;
         double wanted = std::ldexp(values[code], sequence.log2Factor);
         for (uint32_t others : neighbours) {
-          std::vector<uint32_t> words{others};
+          std::vector<uint32_t> words(count, others);
           sequence.put(code, r, s, words);
-          uint32_t result = sequence.program.run(words, {})[r];
+          uint32_t result = program.run(words, {})[0];
           uint32_t held = result >> (static_cast<int>(s) * lane.bits()) & laneMask;
           if (lane.decode(held) != wanted)
             return false;
         }
       }
+  }
   return true;
 }
 

@@ -15,26 +15,6 @@ namespace {
 using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
-uint32_t rotatedRight(uint32_t lane, int by, int laneBits) {
-  uint32_t all = laneBits == wordBits ? ~0u : (1u << laneBits) - 1;
-  return by == 0 ? lane : ((lane >> by) | (lane << (laneBits - by))) & all;
-}
-
-// The ways to move what lies `by` places lower (cyclically in its lane) to `places`.
-std::vector<Move> movesFor(uint32_t places, int by, int laneBits) {
-  if (by == 0)
-    return {{}};
-  int lowest = std::countr_zero(places), highest = std::bit_width(places) - 1;
-  std::vector<Move> moves;
-  if (lowest >= by)
-    moves.push_back({Move::Kind::Left, by});
-  if (highest + laneBits - by < laneBits)
-    moves.push_back({Move::Kind::Right, laneBits - by});
-  if (moves.empty())
-    moves.push_back({Move::Kind::Rotate, by});
-  return moves;
-}
-
 // Pieces of a set of places: the whole, or every division in two (and in three).
 using Division = std::vector<uint32_t>;
 std::vector<Division> divisions(uint32_t places, size_t parts) {
@@ -87,20 +67,7 @@ bool productIsClean(const std::vector<Extraction::Piece> &pieces, int laneBits) 
   return true;
 }
 
-// Moves of a program, one bit for each: those that several registers take are made once.
-using Moves = uint64_t;
 constexpr Moves leftMoves = 0xffff;
-Moves bitOf(const Move &move) {
-  if (move.kind == Move::Kind::None)
-    return 0;
-  int kind = static_cast<int>(move.kind) - static_cast<int>(Move::Kind::Left);
-  return Moves{1} << (16 * kind + move.amount);
-}
-
-void countMoves(OpCounts &counts, Moves moves) {
-  counts.shiftLeft += std::popcount(moves & leftMoves);
-  counts.logic += std::popcount(moves & ~leftMoves);
-}
 
 // An extraction with what it costs beside the moves that it may share.
 struct Option {
@@ -420,8 +387,8 @@ public:
     }
     case Extraction::Kind::Weighted: {
       const auto &rest = r.extraction.pieces[0], &last = r.extraction.pieces[1];
-      Operand bits = masked(moved(rest.move), everywhere(rest.places, laneBits), constant);
-      Operand bit = masked(moved(last.move), everywhere(last.places, laneBits), 0);
+      Operand bits = masked(moved(rest), everywhere(rest.places, laneBits), constant);
+      Operand bit = masked(moved(last), everywhere(last.places, laneBits), 0);
       return program.add(Op::Mad, bit, number(r.form.weight / last.places), bits);
     }
     case Extraction::Kind::Moved:
@@ -431,7 +398,7 @@ public:
     bool first = true;
     for (const auto &piece : r.extraction.pieces) {
       uint32_t places = everywhere(piece.places, laneBits);
-      Operand source = moved(piece.move);
+      Operand source = moved(piece);
       result = first ? masked(source, places, constant)
                      : program.add(Op::AndOr, source, number(places), result);
       first = false;
@@ -442,7 +409,7 @@ public:
 private:
   int laneBits;
   DecodeProgram &program;
-  std::map<Move, Operand> moves;
+  std::map<std::pair<int, Move>, Operand> moves; // by word
 
   static Operand number(uint32_t value) { return DecodeProgram::constant(value); }
 
@@ -453,16 +420,16 @@ private:
     return program.add(Op::AndOr, source, number(places), number(constant));
   }
 
-  Operand moved(const Move &move) {
-    if (move.kind == Move::Kind::None)
-      return DecodeProgram::word();
-    auto [entry, isNew] = moves.try_emplace(move);
+  Operand moved(const Extraction::Piece &piece) {
+    const Operand word = DecodeProgram::word(piece.word);
+    if (piece.move.kind == Move::Kind::None)
+      return word;
+    auto [entry, isNew] = moves.try_emplace({piece.word, piece.move});
     if (isNew) {
-      Op op = move.kind == Move::Kind::Left    ? Op::Shl
-              : move.kind == Move::Kind::Right ? Op::Shr
-                                               : Op::RotateLeft;
-      entry->second =
-          program.add(op, DecodeProgram::word(), number(static_cast<uint32_t>(move.amount)));
+      Op op = piece.move.kind == Move::Kind::Left    ? Op::Shl
+              : piece.move.kind == Move::Kind::Right ? Op::Shr
+                                                     : Op::RotateLeft;
+      entry->second = program.add(op, word, number(static_cast<uint32_t>(piece.move.amount)));
     }
     return entry->second;
   }
@@ -481,6 +448,37 @@ private:
 };
 
 } // namespace
+
+Moves bitOf(const Move &move) {
+  if (move.kind == Move::Kind::None)
+    return 0;
+  int kind = static_cast<int>(move.kind) - static_cast<int>(Move::Kind::Left);
+  return Moves{1} << (16 * kind + move.amount);
+}
+
+void countMoves(OpCounts &counts, Moves moves) {
+  counts.shiftLeft += std::popcount(moves & leftMoves);
+  counts.logic += std::popcount(moves & ~leftMoves);
+}
+
+uint32_t rotatedRight(uint32_t lane, int by, int laneBits) {
+  uint32_t all = laneBits == wordBits ? ~0u : (1u << laneBits) - 1;
+  return by == 0 ? lane : ((lane >> by) | (lane << (laneBits - by))) & all;
+}
+
+std::vector<Move> movesFor(uint32_t places, int by, int laneBits) {
+  if (by == 0)
+    return {{}};
+  int lowest = std::countr_zero(places), highest = std::bit_width(places) - 1;
+  std::vector<Move> moves;
+  if (lowest >= by)
+    moves.push_back({Move::Kind::Left, by});
+  if (highest + laneBits - by < laneBits)
+    moves.push_back({Move::Kind::Right, laneBits - by});
+  if (moves.empty())
+    moves.push_back({Move::Kind::Rotate, by});
+  return moves;
+}
 
 std::optional<WordPlan> searchWord(const std::vector<LaneForm> &forms,
                                    const std::vector<OpCounts> &extra, int registers, int laneBits,
@@ -511,21 +509,21 @@ std::optional<WordPlan> searchWord(const std::vector<LaneForm> &forms,
   return plan;
 }
 
-int sourceBit(const WordPlan::Register &r, int place, int lane, int laneBits) {
+CodeBit sourceBit(const WordPlan::Register &r, int place, int lane, int laneBits) {
   int at = lane * laneBits + place;
   for (const auto &piece : r.extraction.pieces) {
     if ((piece.places >> place & 1) == 0)
       continue;
     if (r.extraction.kind == Extraction::Kind::Bytes)
-      return piece.move.amount == 0 ? at : at ^ 8;
-    return movedFrom(at, piece.move);
+      return {piece.word, piece.move.amount == 0 ? at : at ^ 8};
+    return {piece.word, movedFrom(at, piece.move)};
   }
-  return -1;
+  return {-1, -1};
 }
 
-int weightedBit(const WordPlan::Register &r, int lane, int laneBits) {
+CodeBit weightedBit(const WordPlan::Register &r, int lane, int laneBits) {
   const Extraction::Piece &piece = r.extraction.pieces[1];
-  return movedFrom(lane * laneBits + std::countr_zero(piece.places), piece.move);
+  return {piece.word, movedFrom(lane * laneBits + std::countr_zero(piece.places), piece.move)};
 }
 
 std::vector<Operand> emitExtraction(const WordPlan &plan, int laneBits, DecodeProgram &program) {

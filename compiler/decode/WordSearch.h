@@ -1,8 +1,9 @@
-// How the operand registers of a unit are taken out of its packed word: which register's codes lie
-// where in the word, and which instructions bring them to their places.
+// How the operand registers of a unit are taken out of its packed words: which register's codes lie
+// where in them, and which instructions bring them to their places.
 #pragma once
 
 #include "compiler/decode/LaneForms.h"
+#include "compiler/decode/Sequences.h"
 #include "compiler/decode/Throughput.h"
 
 #include <optional>
@@ -12,12 +13,17 @@ namespace rho::compiler {
 
 constexpr int wordBits = 32;
 
-// How the bits of the word come to a register.
+// How the bits of a word come to a register.
 struct Move {
   enum class Kind : uint8_t { None, Left, Right, Rotate } kind = Kind::None;
   int amount = 0;
   friend auto operator<=>(const Move &, const Move &) = default;
 };
+
+// Moves of a word, one bit for each: those that several registers take are made once.
+using Moves = uint64_t;
+Moves bitOf(const Move &move);
+void countMoves(OpCounts &counts, Moves moves);
 
 // One register: some of its form's places by one move, others by another. In the same place of
 // every lane, so that masks of one lane say all.
@@ -31,9 +37,10 @@ struct Extraction {
   struct Piece {
     uint32_t places = 0; // of the lane
     Move move;
+    int word = 0; // of the unit
   };
   std::vector<Piece> pieces;
-  uint32_t used = 0; // bits of each lane of the word
+  uint32_t used = 0; // bits of each lane of the word, where that is one
 };
 
 // Cycles of a warp, see Throughput.h, then instructions; the arithmetic included.
@@ -51,6 +58,12 @@ struct WordPlan {
   WordCost cost;
 };
 
+// Bits of a lane that lie `by` places lower in it, cyclically.
+uint32_t rotatedRight(uint32_t lane, int by, int laneBits);
+
+// The ways to move what lies so to `places`, a shift to the left first.
+std::vector<Move> movesFor(uint32_t places, int by, int laneBits);
+
 // The cheapest plan for `registers` registers with lanes of `laneBits` bits, each by one of
 // `forms`, that together use every bit of the word; `extra[i]` is the arithmetic of form i. None
 // where no plan that costs less than `bound` uses them all.
@@ -58,11 +71,11 @@ std::optional<WordPlan> searchWord(const std::vector<LaneForm> &forms,
                                    const std::vector<OpCounts> &extra, int registers, int laneBits,
                                    const InstructionRates &rates, WordCost bound);
 
-// The bit of the word from which place `place` of lane `lane` comes.
-int sourceBit(const WordPlan::Register &r, int place, int lane, int laneBits);
+// Where place `place` of lane `lane` comes from.
+CodeBit sourceBit(const WordPlan::Register &r, int place, int lane, int laneBits);
 
 // The same for the bit that a form weighs.
-int weightedBit(const WordPlan::Register &r, int lane, int laneBits);
+CodeBit weightedBit(const WordPlan::Register &r, int lane, int laneBits);
 
 // Appends a plan's extraction; returns the registers before arithmetic.
 std::vector<DecodeProgram::Operand> emitExtraction(const WordPlan &plan, int laneBits,

@@ -182,13 +182,13 @@ public:
     LayoutSection section;
     section.shift = g.planes()[plane].shift;
     section.codeBits = g.planes()[plane].bits;
-    section.codeXor = placed.decode.codeXor >> section.shift & ((1U << section.codeBits) - 1);
+    section.unitBits = placed.decode.unitBits(plane);
+    section.codeXor = placed.decode.codeXor >> storedBits(section).shift & storedBits(section).mask;
     section.tileN = g.panelRows();
     section.tilesN = divideUp(n, section.tileN);
     section.tileK = g.chunkK();
     section.tilesK = divideUp(k, g.tileK) * g.chunks();
     section.codeTable = placed.decode.codeTable;
-    section.wordBits = placed.decode.wordBits();
     section.negatedBy = placed.decode.scaleSign.selector;
     section.negatedBit = placed.decode.scaleSign.bit;
     section.order = codeOrder(placed.decode, g, plane);

@@ -382,16 +382,16 @@ TEST_P(ScaledLines, KeepTheSignOfTheSlope) {
       constexpr int digits = 4;
       const RowNumber number{{{.factor = 1, .components = {1}}}};
       const DecodeSequence scaled = numberScaled(*plain, number, 1, digits, false, mmaType);
+      std::vector<uint32_t> params; // where the block's scale is 0.5
+      for (const DecodeParam &param : scaled.params)
+        params.push_back(operand.encode(0.5 * param.number.terms.at(0).factor) * 0x10001);
       std::mt19937 random(3);
       for (int repeat = 0; repeat < 200; ++repeat) {
         std::vector<uint32_t> words;
         for (int i = 0; i < plain->program.words(); ++i)
           words.push_back(static_cast<uint32_t>(random()));
         const std::vector<uint32_t> numbers = plain->program.run(words, {}),
-                                    products = scaled.program.run(
-                                        words,
-                                        std::vector<uint32_t>(scaled.params.size(),
-                                                              operand.encode(0.5) * 0x10001));
+                                    products = scaled.program.run(words, params);
         for (size_t r = 0; r < numbers.size(); ++r)
           for (int sub : {0, 1}) {
             const double expected = std::ldexp(subElement(numbers[r], sub, mmaType) * 0.5,

@@ -213,8 +213,8 @@ INSTANTIATE_TEST_SUITE_P(
         CoreCase{"s4", "(element ^ 3) + 8", "s8", 12}, CoreCase{"u8", "element - 128", "s8", 8},
         CoreCase{"u8", "element - 128", "f16", 32},
         // Widths that are extracted.
-        CoreCase{"u3", "element - 4", "f16", 54}, CoreCase{"u5", "element - 16", "bf16", 75},
-        CoreCase{"u6", "element - 32", "s8", 30},
+        CoreCase{"u3", "element - 4", "f16", 38}, CoreCase{"u5", "element - 16", "bf16", 51},
+        CoreCase{"u6", "element - 32", "s8", 18},
         // No type's numbers.
         CoreCase{"u4", "2 * element - 15", "s8", 12}, CoreCase{"u4", "2 * element - 15", "f16", 28},
         CoreCase{"u4", "2 * element - 15", "bf16", 44},

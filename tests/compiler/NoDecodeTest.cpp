@@ -20,10 +20,10 @@ TEST(NoDecode, SaysWhatIsInTheWay) {
   const std::string decode = "no decode from '";
   for (const Refusal &each :
        {// With scales as numbers it is the element that has none.
-        Refusal{"element: s3 sc: bf16 per k[64] value = u8(element) * (sc + 0.25) encode { sc = "
-                "absmax(x) }",
+        Refusal{"element: u5 sc: bf16 per k[64] value = (element & 21) * (sc + 0.25) encode { "
+                "sc = absmax(x) }",
                 "activation: f16 output: f32",
-                decode + "u8(element)' of 'w' to f16 operands, which activation 'f16' needs: no "
+                decode + "element & 0x15' of 'w' to f16 operands, which activation 'f16' needs: no "
                          "short sequence makes them of its bits, a codebook of the same numbers "
                          "may have one"},
         Refusal{"element: s4 inv: f16 per k[64] value = element / inv encode { inv = 7 / absmax(x) "

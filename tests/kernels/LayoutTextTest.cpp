@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 using namespace rho;
 using namespace rho::compiler;
 using namespace rho::test;
@@ -27,7 +29,7 @@ TEST(LayoutTextTest, isTheDocumentedText) {
             "weight n=3 k=5 bytes=256\n"
             "section component=0 offset=0 bytes=12 shift=0 bits=4 tile_n=2 "
             "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 negated_by=0 negated_bit=0 "
-            "xor=0x8 table=- word=- no_sign=0 sum=- order=k0,n0\n");
+            "xor=0x8 table=- unit=- no_sign=0 sum=- order=k0,n0\n");
 }
 
 std::string layoutError(const std::string &text) {
@@ -39,7 +41,7 @@ TEST(LayoutTextTest, namesTheLineAndWhatIsWrong) {
   const std::string head = "weight n=3 k=5 bytes=256\n";
   const std::string section = "section component=0 offset=0 bytes=12 shift=0 bits=4 tile_n=2 "
                               "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 negated_by=0 "
-                              "negated_bit=0 xor=0x8 table=- word=- no_sign=0 sum=- order=";
+                              "negated_bit=0 xor=0x8 table=- unit=- no_sign=0 sum=- order=";
   auto expected = [](int line, const std::string &what) {
     return "error: line " + std::to_string(line) + " of a weight layout cannot be read: " + what +
            " [layout_text_invalid]\n";
@@ -67,12 +69,21 @@ TEST(LayoutTextTest, namesTheLineAndWhatIsWrong) {
     twice.replace(twice.find("xor=0x8 table=-"), 15, std::string("xor=0x0 table=") + table);
     EXPECT_EQ(layoutError(head + twice), expected(2, "'table' does not rename codes of 4 bits"));
   }
-  std::string words = section + "k0,n0\n"; // a tile of 4 codes is no word
-  words.replace(words.find("word=-"), 6, "word=0,1,2");
-  EXPECT_EQ(layoutError(head + words),
-            expected(2, "'word' does not order the bits of words of codes of 4 bits"));
-  words.replace(words.find("word=0,1,2"), 10, "word=0,,2");
-  EXPECT_EQ(layoutError(head + words), expected(2, "'table' and 'word' are not lists such as 1,0"));
+  auto withUnit = [&](const std::string &unit) {
+    std::string changed = section + "k0,n0\n";
+    return head + changed.replace(changed.find("unit=-"), 6, "unit=" + unit);
+  };
+  // No words, a bit twice, bits of a ninth code, and more codes than a tile of 4 has.
+  std::string bits;
+  for (int code = 0; code < 8; ++code)
+    for (int bit = 0; bit < 4; ++bit)
+      bits += (bits.empty() ? "" : ",") + std::to_string(code * 8 + bit);
+  for (const std::string &unit :
+       {std::string("0,1,2"), "1" + bits.substr(1), "64" + bits.substr(1), bits})
+    EXPECT_EQ(layoutError(withUnit(unit)),
+              expected(2, "'unit' does not scatter codes of which it has 4 bits"));
+  EXPECT_EQ(layoutError(withUnit("0,,2")),
+            expected(2, "'table' and 'unit' are not lists such as 1,0"));
   std::string unaligned = section + "k0,n0\n";
   unaligned.replace(unaligned.find("offset=0"), 8, "offset=8");
   EXPECT_EQ(layoutError(head + unaligned), expected(2, "offset 8 is not a multiple of 256"));
@@ -83,19 +94,58 @@ TEST(LayoutTextTest, namesTheLineAndWhatIsWrong) {
             expected(1, "sections overlap or end past 8 bytes"));
 }
 
+// Codes of 3 bits, scattered over sections of 2 and 1 bits of each.
+WeightLayout scatteredLayout() {
+  WeightLayout layout = makeLayout(*fourLevels("s3"), 100, 256, 3, 5, 7);
+  layout.sections[0].codeXor = 0;
+  LayoutSection rest = layout.sections[0];
+  layout.sections[0].codeBits = 2;
+  rest.codeBits = 1;
+  rest.shift = 2;
+  rest.offset = layout.bytes;
+  layout.bytes += rest.bytes;
+  for (int i = 0; i < 96; ++i)
+    (i < 64 ? layout.sections[0] : rest)
+        .unitBits.push_back(static_cast<uint8_t>(i / 3 * 8 + i % 3));
+  layout.sections.push_back(rest);
+  return layout;
+}
+
+TEST(LayoutTextTest, sectionsOfScatteredCodesHoldEachBitOnce) {
+  ASSERT_TRUE(WeightLayout::parse(scatteredLayout().print()).ok());
+  auto problem = [](const std::function<void(LayoutSection &, LayoutSection &)> &change) {
+    WeightLayout layout = scatteredLayout();
+    change(layout.sections.front(), layout.sections.back());
+    return layoutError(layout.print());
+  };
+  auto expected = [](const std::string &what) {
+    return "error: line 1 of a weight layout cannot be read: component 0: " + what +
+           " [layout_text_invalid]\n";
+  };
+  EXPECT_EQ(problem([](auto &, auto &rest) { rest.unitBits.clear(); }),
+            expected("its sections have units of different codes"));
+  EXPECT_EQ(problem([](auto &first, auto &rest) { rest.unitBits[0] = first.unitBits[0]; }),
+            expected("its sections hold a bit twice"));
+  EXPECT_EQ(problem([](auto &, auto &rest) { rest.unitBits[0] = 3; }),
+            expected("its codes have no bit 3"));
+}
+
 TEST(LayoutTextTest, survivesEveryCutAndEveryChangedByte) {
-  std::string text = makeLayout(*fourLevels("s4"), 100, 256, 3, 5, 7).print();
-  for (size_t length = 0; length < text.size(); ++length)
-    if (length == 0 || text[length - 1] != '\n')
-      EXPECT_FALSE(WeightLayout::parse(std::string_view(text).substr(0, length)).ok()) << length;
-  for (size_t at = 0; at < text.size(); ++at)
-    for (char byte : {'\0', '\n', '9', '-', '=', '\xff'}) {
-      std::string changed = text;
-      changed[at] = byte;
-      Result<WeightLayout> layout = WeightLayout::parse(changed);
-      if (layout)
-        EXPECT_EQ(WeightLayout::parse(layout->print()).value(), *layout);
-    }
+  for (const WeightLayout &whole :
+       {makeLayout(*fourLevels("s4"), 100, 256, 3, 5, 7), scatteredLayout()}) {
+    std::string text = whole.print();
+    for (size_t length = 0; length < text.size(); ++length)
+      if (length == 0 || text[length - 1] != '\n')
+        EXPECT_FALSE(WeightLayout::parse(std::string_view(text).substr(0, length)).ok()) << length;
+    for (size_t at = 0; at < text.size(); ++at)
+      for (char byte : {'\0', '\n', '9', '-', '=', '\xff'}) {
+        std::string changed = text;
+        changed[at] = byte;
+        Result<WeightLayout> layout = WeightLayout::parse(changed);
+        if (layout)
+          EXPECT_EQ(WeightLayout::parse(layout->print()).value(), *layout);
+      }
+  }
 }
 
 } // namespace

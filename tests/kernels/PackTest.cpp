@@ -44,21 +44,36 @@ std::vector<uint8_t> packNaively(const WeightLayout &layout, const QuantizedMatr
         if (n < rows) // past the last unit what is in it
           code = weight.components[section.component].get(n / section.unitN * units +
                                                           std::min(unit, stored - 1) / copies);
-        code = code >> section.shift & static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1);
+        const auto unitBits = static_cast<int64_t>(section.unitBits.size());
+        if (unitBits == 0)
+          code =
+              code >> section.shift & static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1);
         code ^= section.codeXor;
         if (!section.codeTable.empty())
           code = section.codeTable[code];
-        for (int bit = 0; bit < section.codeBits; ++bit) {
-          int64_t at = place * section.codeBits + bit;
-          if (!section.wordBits.empty())
-            at = at / 32 * 32 + section.wordBits[static_cast<size_t>(at % 32)];
-          setBit(bytes, (section.offset + tile * tileBytes) * 8 + at, code >> bit & 1);
-        }
+        const int64_t begin = (section.offset + tile * tileBytes) * 8;
+        for (int bit = 0; bit < section.codeBits && unitBits == 0; ++bit)
+          setBit(bytes, begin + place * section.codeBits + bit, code >> bit & 1);
+        const int64_t codes = unitBits / section.codeBits;
+        for (int64_t at = 0; at < unitBits; ++at)
+          if (section.unitBits[static_cast<size_t>(at)] / 8 == place % codes)
+            setBit(bytes, begin + place / codes * unitBits + at,
+                   code >> section.unitBits[static_cast<size_t>(at)] % 8 & 1);
         ++place;
       }
     }
   }
   return bytes;
+}
+
+// The bits of so many codes in any order, as LayoutSection::unitBits has them.
+std::vector<uint8_t> shuffledBits(int codes, int codeBits, std::mt19937 &random) {
+  std::vector<uint8_t> bits;
+  for (int code = 0; code < codes; ++code)
+    for (int bit = 0; bit < codeBits; ++bit)
+      bits.push_back(static_cast<uint8_t>(code * 8 + bit));
+  std::shuffle(bits.begin(), bits.end(), random);
+  return bits;
 }
 
 // The element in planes of so many bits each, low bits first, every plane in an order of its own.
@@ -261,13 +276,45 @@ TEST(PackTest, RenamedAndScatteredCodesEqualTheDefinitionBitByBit) {
           std::iota(section.codeTable.begin(), section.codeTable.end(), 0);
           std::shuffle(section.codeTable.begin(), section.codeTable.end(), random);
         }
-        if (scattered) {
-          section.wordBits.resize(32);
-          std::iota(section.wordBits.begin(), section.wordBits.end(), 0);
-          std::shuffle(section.wordBits.begin(), section.wordBits.end(), random);
-        }
+        if (scattered)
+          section.unitBits = shuffledBits(32 / section.codeBits, section.codeBits, random);
         expectPacks(layout, weight);
       }
+}
+
+// Bits of codes anywhere in the words of a unit, in sections of 4, 2 and 1 bits for each code.
+TEST(PackTest, CodesScatteredOverSectionsEqualTheDefinitionBitByBit) {
+  std::mt19937 random(6);
+  struct Unit {
+    std::string_view element;
+    std::vector<int> planes;
+    int codes;
+  };
+  for (const Unit &unit : {Unit{"s3", {2, 1}, 32}, Unit{"u5", {4, 1}, 32}, Unit{"e2m3", {4, 2}, 16},
+                           Unit{"s7", {4, 2, 1}, 32}})
+    for (bool renamed : {false, true}) {
+      std::shared_ptr<Format> format = fourLevels(unit.element);
+      QuantizedMatrix weight = randomMatrix(format, 37, 150, 1);
+      WeightLayout layout = inPlanes(makeLayout(*format, 37, 150, 3, 5, 2), unit.planes, 7);
+      const int bits = format->element().type.bits();
+      std::vector<uint8_t> table(renamed ? size_t(1) << bits : 0), scattered;
+      std::iota(table.begin(), table.end(), 0);
+      std::shuffle(table.begin(), table.end(), random);
+      scattered = shuffledBits(unit.codes, bits, random);
+      const std::vector<AxisBit> order = layout.sections.back().order;
+      auto next = scattered.begin();
+      for (LayoutSection &section : layout.sections) {
+        if (section.component != 0)
+          continue;
+        section.codeXor = renamed ? 0 : 5;
+        section.codeTable = table;
+        section.order = order;
+        section.unitBits.assign(next, next + section.codeBits * unit.codes);
+        next += section.codeBits * unit.codes;
+      }
+      ASSERT_EQ(next, scattered.end());
+      expectPacks(layout, weight);
+    }
 }
 
 TEST(PackTest, refusesWhatDoesNotFit) {
