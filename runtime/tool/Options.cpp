@@ -322,6 +322,8 @@ std::string_view beforeEquals(std::string_view argument) {
   return argument.substr(0, argument.find('='));
 }
 
+bool isHelp(std::string_view argument) { return argument == "--help" || argument == "-h"; }
+
 std::string helpOf(const OptionSpec &spec) {
   std::string left = "  " + std::string(spec.name);
   if (!spec.value.empty())
@@ -430,43 +432,47 @@ Status Options::checkOutputs() const {
   return Done{};
 }
 
+Options Options::helpOn(std::string_view name) {
+  Options help;
+  help.positional.emplace_back(name);
+  return help;
+}
+
 Result<Options> Options::parse(std::span<const std::string> arguments) {
-  Options result;
   if (arguments.empty())
-    return result;
-  std::string first = arguments[0];
-  if (first == "--help" || first == "-h")
-    first = "help";
-  size_t rest = 1; // of the arguments, after the command's one word or two
+    return Options();
+  std::string first = isHelp(arguments[0]) ? "help" : arguments[0];
+  size_t words = 1; // of the command's name
   if (first == "cache" && arguments.size() > 1 && !arguments[1].starts_with('-'))
-    first += " " + arguments[rest++];
-  const CommandSpec *command = nullptr;
+    first += " " + arguments[words++];
   std::vector<std::string> known;
   for (const CommandSpec &spec : commands) {
     known.emplace_back(spec.name);
-    if (spec.name == first)
-      command = &spec;
+    if (spec.name != first)
+      continue;
+    Options options;
+    options.chosen = spec.command;
+    if (Status read = options.read(arguments.subspan(words)); !read)
+      return read.error();
+    return options;
   }
-  auto isGroup = [&](const CommandSpec &spec) { return spec.name.starts_with(first + " "); };
-  if (!command && std::any_of(std::begin(commands), std::end(commands), isGroup)) {
-    if (arguments.size() > 1 && arguments[1] != "--help" && arguments[1] != "-h")
-      return makeError(DiagId::option_missing,
-                       {"the command of 'rho " + first + "'",
-                        "it comes before all options: rho " + first + " COMMAND " + arguments[1]});
-    result.positional = {first};
-    result.chosen = Command::Help;
-    return result;
-  }
-  if (!command)
+  auto isGroup = [&](const std::string &name) { return name.starts_with(first + " "); };
+  if (std::none_of(known.begin(), known.end(), isGroup))
     return makeError(DiagId::unknown_command,
                      {dsl::shown(first), dsl::suggestion(first, known), dsl::join(known)});
-  result.chosen = command->command;
+  if (arguments.size() > 1 && !isHelp(arguments[1]))
+    return makeError(DiagId::option_missing,
+                     {"the command of 'rho " + first + "'",
+                      "it comes before all options: rho " + first + " COMMAND " + arguments[1]});
+  return helpOn(first);
+}
 
+Status Options::read(std::span<const std::string> arguments) {
   bool optionsEnded = false;
-  for (size_t i = rest; i < arguments.size(); ++i) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
     std::string_view argument = arguments[i];
     if (optionsEnded || argument.size() < 2 || argument[0] != '-') {
-      result.positional.emplace_back(argument);
+      positional.emplace_back(argument);
       continue;
     }
     if (argument == "--") {
@@ -475,32 +481,31 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
     }
     const size_t equals = argument.find('=');
     std::string name(beforeEquals(argument));
-    if (name == "--help" || name == "-h") {
-      result.positional = {std::string(command->name)};
-      result.chosen = Command::Help;
-      return result;
+    if (isHelp(name)) {
+      *this = helpOn(nameOf(chosen));
+      return Done{};
     }
-    const OptionSpec *spec = findOption(result.chosen, name);
+    const OptionSpec *spec = findOption(chosen, name);
     if (!spec)
-      return unknownOption(result.chosen, name);
+      return unknownOption(chosen, name);
     std::string value;
     if (equals != std::string_view::npos) {
       if (spec->kind == Kind::Flag)
         return makeError(DiagId::option_with_value, {name});
       value = argument.substr(equals + 1);
     } else if (spec->kind != Kind::Flag) {
-      if (i + 1 == arguments.size() || findOption(result.chosen, beforeEquals(arguments[i + 1])))
+      if (i + 1 == arguments.size() || findOption(chosen, beforeEquals(arguments[i + 1])))
         return makeError(DiagId::option_without_value, {name, std::string(spec->value)});
       value = arguments[++i];
     }
     if (std::string what = objection(*spec, value); !what.empty())
       return makeError(DiagId::bad_option_value, {name, dsl::shown(value), what});
-    std::vector<std::string> &all = result.values[name];
+    std::vector<std::string> &all = values[name];
     if (!all.empty() && spec->kind != Kind::Texts && spec->kind != Kind::Inputs)
       return makeError(DiagId::option_twice, {name});
     all.push_back(std::move(value));
   }
-  return result;
+  return Done{};
 }
 
 std::string_view Options::commandName() const { return nameOf(chosen); }

@@ -104,6 +104,10 @@ public:
   Status checkOutputs() const;
 
 private:
+  static Options helpOn(std::string_view name); // of a command
+  // What stands behind the command's name.
+  Status read(std::span<const std::string> arguments);
+
   Command chosen = Command::Help;
   std::vector<std::string> positional;
   std::map<std::string, std::vector<std::string>, std::less<>> values; // of Texts several

@@ -367,6 +367,7 @@ TEST(ToolTest, helpAndVersionGoToStandardOutput) {
   EXPECT_EQ(runTool({}).code, 0);
   EXPECT_THAT(runTool({"help", "run"}).out, HasSubstr("--verify full|sample|none"));
   EXPECT_THAT(runTool({"run", "--help"}).out, HasSubstr("--verify full|sample|none"));
+  EXPECT_EQ(runTool({"run", "--m", "3", "x.rho", "--help"}).out, runTool({"help", "run"}).out);
   EXPECT_TRUE(runTool({"--version"}).out.starts_with("rho "));
   EXPECT_EQ(runTool({"--version", "x"}).code, 1);
   EXPECT_EQ(runTool({"nonsense"}).code, 2);

@@ -141,6 +141,8 @@ TEST(OptionsTest, helpIsHelpFromEverywhere) {
   ASSERT_TRUE(options.ok()) << options.error().str();
   EXPECT_EQ(options->command(), Command::Help);
   EXPECT_EQ(options->files(), std::vector<std::string>{"run"});
+  EXPECT_FALSE(options->has("--m"));
+  EXPECT_TRUE(options->checkOutputs());
 }
 
 TEST(OptionsTest, unknownNamesListTheValidOnesAndTheNearest) {
