@@ -4,9 +4,9 @@
 #include "dsl/Findings.h"
 #include "dsl/Numbers.h"
 #include "runtime/QuantizerSource.h"
+#include "runtime/ReadNumber.h"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -58,12 +58,8 @@ Result<int64_t> cacheLimit(int64_t chosen) {
 }
 
 std::optional<double> readTime(const std::string &text) {
-  double value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value > 0) ||
-      !std::isfinite(value))
-    return std::nullopt;
-  return value;
+  const std::optional<double> value = readNumber<double>(text);
+  return value && *value > 0 && std::isfinite(*value) ? value : std::nullopt;
 }
 
 std::string bytesOf(const cache::Entry &entry, const char *file) {
@@ -115,17 +111,15 @@ Result<CacheFolders> cacheFolders(const EngineOptions &options) {
 }
 
 std::optional<int64_t> parseByteCount(std::string_view text) {
-  int64_t count = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
   constexpr std::string_view units = "KMG";
-  size_t power = unit.empty() ? 0 : units.find(unit.front()) + 1;
-  bool known = unit.empty() || (unit.size() == 1 && power > 0);
-  int64_t factor = int64_t(1) << 10 * power;
-  if (error != std::errc() || !known || count < 1 ||
-      count > std::numeric_limits<int64_t>::max() / factor)
+  const size_t unit = text.empty() ? units.npos : units.find(text.back());
+  if (unit != units.npos)
+    text.remove_suffix(1);
+  const int64_t factor = unit != units.npos ? int64_t(1) << 10 * (unit + 1) : 1;
+  const std::optional<int64_t> count = readNumber<int64_t>(text);
+  if (!count || *count < 1 || *count > std::numeric_limits<int64_t>::max() / factor)
     return std::nullopt;
-  return count * factor;
+  return *count * factor;
 }
 
 std::string generatorName() {
@@ -155,10 +149,7 @@ EntryLabel labelOf(const cache::Entry &entry) {
   EntryLabel label;
   label.maker.clear();
   std::string kept = bytesOf(entry, labelFile);
-  for (std::string_view text = kept; !text.empty();) {
-    size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+  for (std::string_view line : dsl::split(kept, '\n')) {
     size_t space = line.find(' ');
     if (space == std::string_view::npos)
       continue;

@@ -1,10 +1,10 @@
 #include "runtime/cache/Bundle.h"
 
 #include "dsl/Findings.h"
+#include "runtime/ReadNumber.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
@@ -21,11 +21,6 @@ constexpr std::string_view originWord = "origin ";
 constexpr std::string_view entryWord = "entry ";
 constexpr std::string_view endWord = "end ";
 constexpr size_t maxLineBytes = 512;
-
-template <class Number> bool readNumber(std::string_view text, Number &number) {
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
 
 bool isFolder(std::string_view name) {
   return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz") == name.npos;
@@ -97,18 +92,17 @@ private:
     std::string_view words = std::string_view(line).substr(entryWord.size());
     words.remove_suffix(1);
     size_t first = words.find(' '), second = words.rfind(' ');
-    uint64_t length = 0;
     if (first == words.npos || first == second)
       return damaged("an entry has a bad line");
     item.folder = words.substr(0, first);
     item.key = words.substr(first + 1, second - first - 1);
-    if (!isFolder(item.folder) || !isKey(item.key) ||
-        !readNumber(words.substr(second + 1), length) || length > maxManifestBytes)
+    const auto length = readNumber<uint64_t>(words.substr(second + 1));
+    if (!isFolder(item.folder) || !isKey(item.key) || !length || *length > maxManifestBytes)
       return damaged("an entry has a bad line");
     auto damagedEntry = [&](const std::string &reason) {
       return damaged("entry " + item.key + ": " + reason);
     };
-    std::optional<std::string> manifest = readBytes(length);
+    std::optional<std::string> manifest = readBytes(*length);
     if (!manifest)
       return damagedEntry("it is cut short");
     std::vector<ListedFile> files;

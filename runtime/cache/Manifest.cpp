@@ -1,10 +1,10 @@
 #include "runtime/cache/Manifest.h"
 
 #include "dsl/Findings.h"
+#include "runtime/ReadNumber.h"
 #include "runtime/cache/Sha256.h"
 
 #include <algorithm>
-#include <charconv>
 
 namespace rho::cache {
 namespace {
@@ -19,11 +19,6 @@ bool plainName(std::string_view name) {
          name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.-") ==
              std::string_view::npos &&
          name != manifestFile && name != usedFile;
-}
-
-bool readLength(std::string_view text, uint64_t &length) {
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
-  return error == std::errc() && end == text.data() + text.size() && length <= maxFileBytes;
 }
 
 } // namespace
@@ -60,15 +55,12 @@ std::string parseManifest(std::string_view text, const std::string &key,
     return "manifest is of another key";
   for (size_t i = 2; i + 1 < lines.size(); ++i) {
     std::vector<std::string_view> words = dsl::split(lines[i], ' ');
-    ListedFile file;
-    if (words.size() != 4 || words[0] != "file" || !plainName(words[1]) ||
-        !readLength(words[2], file.length) ||
+    const auto length = words.size() == 4 ? readNumber<uint64_t>(words[2]) : std::nullopt;
+    if (!length || *length > maxFileBytes || words[0] != "file" || !plainName(words[1]) ||
         std::any_of(files.begin(), files.end(),
                     [&](const ListedFile &before) { return before.name == words[1]; }))
       return "manifest has a bad line";
-    file.name = words[1];
-    file.checksum = words[3];
-    files.push_back(std::move(file));
+    files.push_back({std::string(words[1]), *length, std::string(words[3])});
   }
   return {};
 }

@@ -5,10 +5,10 @@
 #include "kernels/ShardIndex.h"
 #include "kernels/TensorHeader.h"
 #include "runtime/CacheEntries.h"
+#include "runtime/ReadNumber.h"
 #include "runtime/tool/Files.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 namespace rho::tool {
@@ -256,23 +256,15 @@ Error unknownOption(Command command, std::string_view name) {
                                             dsl::suggestion(name, known), list});
 }
 
-std::optional<int64_t> readCount(std::string_view text) {
-  int64_t value = 0;
-  const char *begin = text.data();
-  const char *end = begin + text.size();
-  auto [stop, error] = std::from_chars(begin, end, value);
-  if (text.empty() || error != std::errc() || stop != end)
-    return std::nullopt;
-  return value;
+bool isCount(std::string_view text, int64_t least) {
+  return readNumber<int64_t>(text).value_or(-1) >= least;
 }
-
-bool isCount(std::string_view text, int64_t least) { return readCount(text).value_or(-1) >= least; }
 
 std::optional<std::pair<int64_t, int64_t>> readPair(std::string_view text) {
   std::vector<std::string_view> parts = dsl::split(text, 'x');
   if (parts.size() != 2 || !isCount(parts[0], 1) || !isCount(parts[1], 1))
     return std::nullopt;
-  return std::pair{*readCount(parts[0]), *readCount(parts[1])};
+  return std::pair{*readNumber<int64_t>(parts[0]), *readNumber<int64_t>(parts[1])};
 }
 
 // What a value of this kind must be; empty when it is.
@@ -529,7 +521,7 @@ std::vector<std::string> Options::texts(std::string_view name) const {
 
 std::optional<int64_t> Options::count(std::string_view name) const {
   auto found = values.find(name);
-  return found == values.end() ? std::nullopt : readCount(found->second[0]);
+  return found == values.end() ? std::nullopt : readNumber<int64_t>(found->second[0]);
 }
 
 unsigned Options::threads() const {
@@ -543,7 +535,7 @@ std::vector<int64_t> Options::counts(std::string_view name, std::vector<int64_t>
     return otherwise;
   std::vector<int64_t> result;
   for (std::string_view part : dsl::split(found->second[0], ','))
-    result.push_back(readCount(part).value_or(0));
+    result.push_back(readNumber<int64_t>(part).value_or(0));
   return result;
 }
 

@@ -5,11 +5,11 @@
 #include "runtime/CacheEntries.h"
 #include "runtime/EngineImpl.h"
 #include "runtime/Handles.h"
+#include "runtime/ReadNumber.h"
 #include "runtime/tool/Report.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -106,13 +106,9 @@ Result<Device> openDevice(const std::string &text) {
     return Device::automatic();
   if (text == "cuda")
     return Device::cuda(0);
-  if (text.starts_with("cuda:")) {
-    int ordinal = 0;
-    const char *end = text.data() + text.size();
-    auto [stop, error] = std::from_chars(text.data() + 5, end, ordinal);
-    if (error == std::errc() && stop == end && ordinal >= 0)
-      return Device::cuda(ordinal);
-  }
+  if (constexpr std::string_view prefix = "cuda:"; text.starts_with(prefix))
+    if (auto ordinal = readNumber<int>(text.substr(prefix.size())); ordinal && *ordinal >= 0)
+      return Device::cuda(*ordinal);
   const std::vector<std::string> targets = compiler::allTargets();
   if (std::find(targets.begin(), targets.end(), text) != targets.end() ||
       compiler::shippedDevice(text))

@@ -1,7 +1,8 @@
 #include "runtime/tool/lsp/Connection.h"
 
+#include "runtime/ReadNumber.h"
+
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 namespace rho::tool::lsp {
@@ -38,11 +39,7 @@ std::optional<size_t> lengthIn(std::string_view line) {
     return std::nullopt;
   line.remove_prefix(std::min(line.find_first_not_of(" \t", colon + 1), line.size()));
   line.remove_suffix(line.size() - (line.find_last_not_of(" \t") + 1));
-  size_t length = 0;
-  auto [stop, error] = std::from_chars(line.data(), line.data() + line.size(), length);
-  if (error != std::errc() || stop != line.data() + line.size())
-    return std::nullopt;
-  return length;
+  return readNumber<size_t>(line);
 }
 
 } // namespace
