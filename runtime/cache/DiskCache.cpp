@@ -2,6 +2,7 @@
 
 #include "dsl/Error.h"
 #include "dsl/Findings.h"
+#include "runtime/files/Descriptor.h"
 
 #include <algorithm>
 #include <atomic>
@@ -49,14 +50,6 @@ bool isStagingName(std::string_view name) {
   return parts.size() == 4 && parts[0].size() == keyDigits && isOf(parts[0], hex) &&
          std::all_of(parts.begin() + 1, parts.end(),
                      [&](std::string_view part) { return isOf(part, decimal); });
-}
-
-void syncFolder(const std::string &path) {
-  int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0) {
-    ::fsync(fd);
-    ::close(fd);
-  }
 }
 
 } // namespace
@@ -182,7 +175,7 @@ int DiskCache::publish(const std::string &staged, const std::string &key, const 
   int failed = 0;
   for (int i = 0; i < attempts; ++i) {
     if (::rename(staged.c_str(), entryPath(key).c_str()) == 0) {
-      syncFolder(settings.directory);
+      files::syncFolder(settings.directory);
       return 0;
     }
     failed = errno;
@@ -195,7 +188,7 @@ int DiskCache::publish(const std::string &staged, const std::string &key, const 
     // Readers find the one or the other at any time; `staged` is then what stood there.
     if (::renameat2(AT_FDCWD, staged.c_str(), AT_FDCWD, entryPath(key).c_str(), RENAME_EXCHANGE) ==
         0) {
-      syncFolder(settings.directory);
+      files::syncFolder(settings.directory);
       failed = 0;
       break;
     }

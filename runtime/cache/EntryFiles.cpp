@@ -1,5 +1,7 @@
 #include "runtime/cache/EntryFiles.h"
 
+#include "runtime/files/Descriptor.h"
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -12,23 +14,16 @@ namespace rho::cache {
 namespace {
 
 bool writeFile(int folder, const std::string &name, std::string_view bytes) {
-  int fd = ::openat(folder, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0)
-    return false;
-  bool good = true;
-  while (good && !bytes.empty()) {
-    ssize_t n = ::write(fd, bytes.data(), bytes.size());
+  const files::Descriptor file(
+      ::openat(folder, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  while (file.get() >= 0 && !bytes.empty()) {
+    ssize_t n = ::write(file.get(), bytes.data(), bytes.size());
     if (n >= 0)
       bytes.remove_prefix(static_cast<size_t>(n));
     else if (errno != EINTR)
-      good = false;
+      return false;
   }
-  good = good && ::fsync(fd) == 0;
-  int saved = errno;
-  good = ::close(fd) == 0 && good;
-  if (!good && saved != 0)
-    errno = saved;
-  return good;
+  return file.get() >= 0 && ::fsync(file.get()) == 0;
 }
 
 // Errors that tell of what lies there. The rest tell of the system, which may answer the next time.
@@ -41,28 +36,29 @@ struct FileRead {
   std::string bytes;    // at most `limit` + 1: enough to tell that a file is too long
   std::string damage;   // why there are none
   std::string noAccess; // of the system
+  bool sound() const { return damage.empty() && noAccess.empty(); }
 };
 
 FileRead readFile(int folder, const std::string &name, size_t limit) {
   FileRead result;
   // Without waiting: a pipe in the file's place has no writer.
-  int fd = ::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (fd < 0) {
+  const files::Descriptor file(
+      ::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (file.get() < 0) {
     if (!tellsOfDamage(errno))
       result.noAccess = name + ": " + std::strerror(errno);
     result.damage = name + (errno == ENOENT ? " is missing" : " is no file");
     return result;
   }
   struct stat info = {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+  if (::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
     result.damage = name + " is no file";
-    ::close(fd);
     return result;
   }
   result.bytes.resize(std::min(limit, static_cast<size_t>(info.st_size)) + 1);
   size_t filled = 0;
   while (filled < result.bytes.size()) {
-    ssize_t n = ::read(fd, result.bytes.data() + filled, result.bytes.size() - filled);
+    ssize_t n = ::read(file.get(), result.bytes.data() + filled, result.bytes.size() - filled);
     if (n < 0 && errno == EINTR)
       continue;
     if (n < 0)
@@ -71,7 +67,6 @@ FileRead readFile(int folder, const std::string &name, size_t limit) {
       break;
     filled += static_cast<size_t>(n);
   }
-  ::close(fd);
   result.bytes.resize(filled);
   return result;
 }
@@ -80,15 +75,15 @@ FileRead readFile(int folder, const std::string &name, size_t limit) {
 FileRead readFiles(int folder, const std::string &key, Entry &entry) {
   FileRead manifest = readFile(folder, manifestFile, maxManifestBytes);
   std::vector<ListedFile> files;
-  if (manifest.damage.empty() && manifest.noAccess.empty())
+  if (manifest.sound())
     manifest.damage = parseManifest(manifest.bytes, key, files);
-  if (!manifest.damage.empty() || !manifest.noAccess.empty())
+  if (!manifest.sound())
     return manifest;
   for (const ListedFile &listed : files) {
     FileRead file = readFile(folder, listed.name, listed.length);
-    if (file.damage.empty() && file.noAccess.empty())
+    if (file.sound())
       file.damage = damageOf(listed, file.bytes);
-    if (!file.damage.empty() || !file.noAccess.empty())
+    if (!file.sound())
       return file;
     entry.emplace(listed.name, std::move(file.bytes));
   }
@@ -98,18 +93,14 @@ FileRead readFiles(int folder, const std::string &key, Entry &entry) {
 } // namespace
 
 bool writeEntry(const std::string &folder, const std::string &key, const Entry &entry) {
-  int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0)
+  const files::Descriptor into(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (into.get() < 0)
     return false;
-  bool good = true;
   for (const auto &[name, bytes] : entry)
-    good = good && writeFile(fd, name, bytes);
-  good = good && writeFile(fd, manifestFile, printManifest(key, entry)) &&
-         writeFile(fd, usedFile, "") && ::fsync(fd) == 0;
-  int saved = errno;
-  ::close(fd);
-  errno = saved;
-  return good;
+    if (!writeFile(into.get(), name, bytes))
+      return false;
+  return writeFile(into.get(), manifestFile, printManifest(key, entry)) &&
+         writeFile(into.get(), usedFile, "") && ::fsync(into.get()) == 0;
 }
 
 // `replaced`: what stood there was taken away meanwhile for another that stands there now.
@@ -117,8 +108,9 @@ static ReadEntry readOnce(const std::string &folder, const std::string &key, boo
   replaced = false;
   ReadEntry result;
   // An open folder keeps its identity while another process renames it away to remove it.
-  int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) {
+  const files::Descriptor from(
+      ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (from.get() < 0) {
     result.missing = errno == ENOENT || !tellsOfDamage(errno);
     if (result.missing && errno != ENOENT)
       result.noAccess = std::strerror(errno);
@@ -131,7 +123,7 @@ static ReadEntry readOnce(const std::string &folder, const std::string &key, boo
     return result;
   }
   Entry entry;
-  FileRead read = readFiles(fd, key, entry);
+  FileRead read = readFiles(from.get(), key, entry);
   if (!read.noAccess.empty()) {
     result.missing = true;
     result.noAccess = read.noAccess;
@@ -140,11 +132,10 @@ static ReadEntry readOnce(const std::string &folder, const std::string &key, boo
   } else {
     struct stat ours = {}, named = {};
     result.damage = read.damage;
-    const bool stands = ::fstat(fd, &ours) == 0 && ::stat(folder.c_str(), &named) == 0;
+    const bool stands = ::fstat(from.get(), &ours) == 0 && ::stat(folder.c_str(), &named) == 0;
     replaced = stands && ours.st_ino != named.st_ino;
     result.missing = !stands || replaced;
   }
-  ::close(fd);
   return result;
 }
 

@@ -1,6 +1,8 @@
 // An advisory lock between processes and threads (flock on a file of its own).
 #pragma once
 
+#include "runtime/files/Descriptor.h"
+
 #include <chrono>
 #include <string>
 
@@ -11,18 +13,18 @@ namespace rho::cache {
 class FileLock {
 public:
   FileLock() = default;
-  FileLock(FileLock &&other) noexcept;
-  FileLock &operator=(FileLock &&other) noexcept;
-  ~FileLock();
+  FileLock(FileLock &&) noexcept = default;
+  FileLock &operator=(FileLock &&) = delete;
+  ~FileLock() { release(); }
 
   enum class Outcome : uint8_t { Held, TimedOut, Impossible };
   // Waits up to `timeout`. Impossible: the file system gives no locks here; callers go on without.
   Outcome acquire(const std::string &path, std::chrono::milliseconds timeout);
-  bool held() const { return descriptor >= 0; }
+  bool held() const { return descriptor.get() >= 0; }
   void release();
 
 private:
-  int descriptor = -1;
+  files::Descriptor descriptor{-1};
   std::string path;
 };
 

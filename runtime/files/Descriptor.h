@@ -10,6 +10,7 @@
 
 namespace rho::files {
 
+// Errno stays what it was when it closes.
 class Descriptor {
 public:
   explicit Descriptor(int number) : number(number) {}
@@ -31,6 +32,9 @@ struct CloseStream {
   void operator()(std::FILE *file) const { std::fclose(file); }
 };
 using Stream = std::unique_ptr<std::FILE, CloseStream>;
+
+// Names live in the folder. Not every file system can sync one: what is renamed stays so.
+void syncFolder(const std::string &path);
 
 // file_not_readable or file_not_writable, as `error`, a value of errno, says.
 Error failed(DiagId id, const std::string &path, int error);

@@ -175,13 +175,6 @@ bool OutputFile::leavePlace() {
 
 Status OutputFile::commit() { return commitAll({this}); }
 
-// Names live in the folder. Not every file system can sync one: what is renamed stays so.
-static void syncFolder(const std::string &path) {
-  Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() >= 0)
-    fsync(folder.get());
-}
-
 Status commitAll(const std::vector<OutputFile *> &files) {
   for (const OutputFile *each : files)
     if (Status synced = each->sync(); !synced)
