@@ -153,20 +153,14 @@ private:
   const OpenNvrtc openNvrtc;
 };
 
-} // namespace
+struct Found {
+  compiler::DeviceModel model;
+  int capability; // major * 10 + minor
+};
 
-Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal,
-                                            OpenNvrtc openNvrtc) {
-  int count = 0;
-  if (Status counted = check(driver, driver.deviceGetCount(&count), "cuDeviceGetCount"); !counted)
-    return counted.error();
-  if (ordinal < 0 || ordinal >= count)
-    return makeError(DiagId::cuda_not_available,
-                     {"ordinal " + std::to_string(ordinal) + ", the driver has " +
-                      std::to_string(count) + (count == 1 ? " device" : " devices")});
-  CUdevice device = 0;
-  if (Status got = check(driver, driver.deviceGet(&device, ordinal), "cuDeviceGet"); !got)
-    return got.error();
+// What a driver does not say is that of the declared GPU, or of one of its architecture. Errors:
+// cuda_call_failed, cuda_device_too_old.
+Result<Found> describe(const Driver &driver, CUdevice device) {
   std::array<char, 256> name{};
   if (Status named = check(driver, driver.deviceGetName(name.data(), name.size() - 1, device),
                            "cuDeviceGetName");
@@ -183,9 +177,10 @@ Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal,
   };
   int major = static_cast<int>(attribute(COMPUTE_CAPABILITY_MAJOR));
   int minor = static_cast<int>(attribute(COMPUTE_CAPABILITY_MINOR));
+  const int capability = major * 10 + minor;
   compiler::DeviceModel model;
   model.name = name.data();
-  model.target = compiler::targetOfCapability(major * 10 + minor);
+  model.target = compiler::targetOfCapability(capability);
   model.smCount = static_cast<int>(attribute(MULTIPROCESSOR_COUNT));
   model.sharedPerCta = attribute(SHARED_MEMORY_PER_BLOCK_OPTIN);
   model.sharedPerSm = attribute(SHARED_MEMORY_PER_SM);
@@ -199,8 +194,7 @@ Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal,
   if (model.target.empty())
     return makeError(DiagId::cuda_device_too_old,
                      {model.name, std::to_string(major) + "." + std::to_string(minor)});
-  // What a driver does not say is that of the declared GPU, or of one of its architecture.
-  model.architecture = "sm_" + std::to_string(major * 10 + minor);
+  model.architecture = "sm_" + std::to_string(capability);
   const dsl::Device &declared = *compiler::declarationOf(model.name, model.architecture);
   model.clockGHz = model.clockGHz > 0 ? model.clockGHz : declared.clockGHz;
   model.bandwidthGBs = model.bandwidthGBs > 0 ? model.bandwidthGBs : declared.bandwidthGBs;
@@ -208,6 +202,26 @@ Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal,
   model.registersPerSm = declared.registers;
   model.threadsPerSm = declared.threads;
   model.rates = declared.rates;
+  return Found{std::move(model), capability};
+}
+
+} // namespace
+
+Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal,
+                                            OpenNvrtc openNvrtc) {
+  int count = 0;
+  if (Status counted = check(driver, driver.deviceGetCount(&count), "cuDeviceGetCount"); !counted)
+    return counted.error();
+  if (ordinal < 0 || ordinal >= count)
+    return makeError(DiagId::cuda_not_available,
+                     {"ordinal " + std::to_string(ordinal) + ", the driver has " +
+                      std::to_string(count) + (count == 1 ? " device" : " devices")});
+  CUdevice device = 0;
+  if (Status got = check(driver, driver.deviceGet(&device, ordinal), "cuDeviceGet"); !got)
+    return got.error();
+  Result<Found> found = describe(driver, device);
+  if (!found)
+    return found.error();
   CUcontext handle = nullptr;
   if (Status retained =
           check(driver, driver.primaryCtxRetain(&handle, device), "cuDevicePrimaryCtxRetain");
@@ -215,7 +229,7 @@ Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal,
     return retained.error();
   auto context = std::make_shared<const Context>(driver, device, handle);
   return std::shared_ptr<Backend>(std::make_shared<CudaBackend>(
-      std::move(context), std::move(model), major * 10 + minor, openNvrtc));
+      std::move(context), std::move(found->model), found->capability, openNvrtc));
 }
 
 Context::~Context() { driver.primaryCtxRelease(device); }

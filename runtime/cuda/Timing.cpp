@@ -16,59 +16,30 @@ Result<std::shared_ptr<const Context>> contextOf(const Device &device) {
   return context;
 }
 
+template <class Made, class Handle>
+Result<Made> make(const Device &device, CUresult (*Driver::*create)(Handle *, unsigned),
+                  unsigned flags, const char *call) {
+  Result<std::shared_ptr<const Context>> context = contextOf(device);
+  if (!context)
+    return context.error();
+  const Driver &driver = (*context)->driver;
+  const ContextScope scope(driver, (*context)->handle);
+  if (!scope.entered())
+    return scope.entered().error();
+  Handle handle = nullptr;
+  if (Status made = check(driver, (driver.*create)(&handle, flags), call); !made)
+    return made.error();
+  return Made(std::move(*context), handle);
+}
+
 } // namespace
 
 Result<OwnedStream> OwnedStream::create(const Device &device) {
-  Result<std::shared_ptr<const Context>> context = contextOf(device);
-  if (!context)
-    return context.error();
-  const Driver &driver = (*context)->driver;
-  const ContextScope scope(driver, (*context)->handle);
-  if (!scope.entered())
-    return scope.entered().error();
-  CUstream stream = nullptr;
-  if (Status made =
-          check(driver, driver.streamCreate(&stream, STREAM_NON_BLOCKING), "cuStreamCreate");
-      !made)
-    return made.error();
-  return OwnedStream(std::move(*context), stream);
-}
-
-OwnedStream::OwnedStream(OwnedStream &&other) noexcept
-    : context(std::move(other.context)), handle(std::exchange(other.handle, nullptr)) {}
-
-OwnedStream::~OwnedStream() {
-  if (!handle)
-    return;
-  const ContextScope scope(context->driver, context->handle);
-  if (scope.entered())
-    context->driver.streamDestroy(handle);
+  return make<OwnedStream>(device, &Driver::streamCreate, STREAM_NON_BLOCKING, "cuStreamCreate");
 }
 
 Result<Event> Event::create(const Device &device) {
-  Result<std::shared_ptr<const Context>> context = contextOf(device);
-  if (!context)
-    return context.error();
-  const Driver &driver = (*context)->driver;
-  const ContextScope scope(driver, (*context)->handle);
-  if (!scope.entered())
-    return scope.entered().error();
-  CUevent event = nullptr;
-  if (Status made = check(driver, driver.eventCreate(&event, EVENT_DEFAULT), "cuEventCreate");
-      !made)
-    return made.error();
-  return Event(std::move(*context), event);
-}
-
-Event::Event(Event &&other) noexcept
-    : context(std::move(other.context)), handle(std::exchange(other.handle, nullptr)) {}
-
-Event::~Event() {
-  if (!handle)
-    return;
-  const ContextScope scope(context->driver, context->handle);
-  if (scope.entered())
-    context->driver.eventDestroy(handle);
+  return make<Event>(device, &Driver::eventCreate, EVENT_DEFAULT, "cuEventCreate");
 }
 
 Status Event::record(Stream stream) {
@@ -131,17 +102,6 @@ Result<Graph> Graph::capture(const Device &device, Stream stream,
   if (!ended)
     return ended.error();
   return Graph(std::move(*context), executable);
-}
-
-Graph::Graph(Graph &&other) noexcept
-    : context(std::move(other.context)), handle(std::exchange(other.handle, nullptr)) {}
-
-Graph::~Graph() {
-  if (!handle)
-    return;
-  const ContextScope scope(context->driver, context->handle);
-  if (scope.entered())
-    context->driver.graphExecDestroy(handle);
 }
 
 Status Graph::launch(Stream stream) {

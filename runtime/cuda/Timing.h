@@ -5,59 +5,58 @@
 #include "runtime/cuda/CudaBackend.h"
 
 #include <functional>
+#include <memory>
+#include <utility>
 
 namespace rho::cuda {
 
-// All of these are move-only and error out on emulated devices (cuda_not_available).
-
-class OwnedStream {
+// What the driver made in a context, and destroys there. Move-only.
+template <class Handle, auto destroy> class Owned {
 public:
-  static Result<OwnedStream> create(const Device &device);
-  OwnedStream(OwnedStream &&other) noexcept;
-  OwnedStream &operator=(OwnedStream &&) = delete;
-  ~OwnedStream();
-  Stream get() const { return handle; }
-
-private:
-  OwnedStream(std::shared_ptr<const Context> context, CUstream handle)
+  Owned(std::shared_ptr<const Context> context, Handle handle)
       : context(std::move(context)), handle(handle) {}
+  Owned(Owned &&other) noexcept
+      : context(std::move(other.context)), handle(std::exchange(other.handle, nullptr)) {}
+  Owned &operator=(Owned &&) = delete;
+  ~Owned() {
+    if (!handle)
+      return;
+    const ContextScope scope(context->driver, context->handle);
+    if (scope.entered())
+      (context->driver.*destroy)(handle);
+  }
+
+protected:
   std::shared_ptr<const Context> context;
-  CUstream handle;
+  Handle handle;
 };
 
-class Event {
+// All of these error out on emulated devices (cuda_not_available).
+
+class OwnedStream : Owned<CUstream, &Driver::streamDestroy> {
 public:
+  using Owned::Owned;
+  static Result<OwnedStream> create(const Device &device);
+  Stream get() const { return handle; }
+};
+
+class Event : Owned<CUevent, &Driver::eventDestroy> {
+public:
+  using Owned::Owned;
   static Result<Event> create(const Device &device);
-  Event(Event &&other) noexcept;
-  Event &operator=(Event &&) = delete;
-  ~Event();
   Status record(Stream stream);
   // Waits for this event; milliseconds from `earlier` to it.
   Result<double> since(const Event &earlier);
-
-private:
-  Event(std::shared_ptr<const Context> context, CUevent handle)
-      : context(std::move(context)), handle(handle) {}
-  std::shared_ptr<const Context> context;
-  CUevent handle;
 };
 
 // Work that was captured once and is launched as a whole.
-class Graph {
+class Graph : Owned<CUgraphExec, &Driver::graphExecDestroy> {
 public:
+  using Owned::Owned;
   // Captures what `work` enqueues on the stream, which is not the default stream.
   static Result<Graph> capture(const Device &device, Stream stream,
                                const std::function<Status()> &work);
-  Graph(Graph &&other) noexcept;
-  Graph &operator=(Graph &&) = delete;
-  ~Graph();
   Status launch(Stream stream);
-
-private:
-  Graph(std::shared_ptr<const Context> context, CUgraphExec handle)
-      : context(std::move(context)), handle(handle) {}
-  std::shared_ptr<const Context> context;
-  CUgraphExec handle;
 };
 
 } // namespace rho::cuda
