@@ -300,20 +300,20 @@ Result<KvJobs> KvCache::jobs(std::span<const KvJob> jobs) const {
   return result;
 }
 
-Status KvCache::checkJobs(const KvJobs &jobs) const {
+template <class Own> Status KvCache::checkOwn(const Own &own, const char *what) const {
   if (Status valid = checkHandle(*this, "cache"); !valid)
     return valid;
-  if (Status valid = checkHandle(jobs, "list of jobs"); !valid)
+  if (Status valid = checkHandle(own, what); !valid)
     return valid;
-  if (jobs.pimpl->cache.lock() != pimpl)
-    return makeError(DiagId::kv_other_cache, {"the list of jobs"});
+  if (own.pimpl->cache.lock() != pimpl)
+    return makeError(DiagId::kv_other_cache, {std::string("the ") + what});
   return Done{};
 }
 
 Status KvCache::quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values,
                          int64_t stride, Stream stream) const {
-  if (Status good = checkJobs(jobs); !good)
-    return good;
+  if (Status own = checkOwn(jobs, "list of jobs"); !own)
+    return own;
   if (Status once = checkOnce("page", jobs.pimpl->page); !once)
     return once;
   return moveBlocks(*pimpl, *jobs.pimpl, *pimpl->quantizeKeys, *pimpl->quantizeValues, keys, values,
@@ -322,8 +322,8 @@ Status KvCache::quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer v
 
 Status KvCache::dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values,
                            int64_t stride, Stream stream) const {
-  if (Status good = checkJobs(jobs); !good)
-    return good;
+  if (Status own = checkOwn(jobs, "list of jobs"); !own)
+    return own;
   if (Status once = checkOnce("block", jobs.pimpl->block); !once)
     return once;
   if (keys == values && keys != 0)
@@ -387,12 +387,8 @@ Result<KvBatch> KvCache::batch(std::span<const int32_t> lengths, std::span<const
 
 Status KvCache::update(const KvBatch &batch, std::span<const int32_t> lengths,
                        std::span<const int32_t> table) const {
-  if (Status valid = checkHandle(*this, "cache"); !valid)
-    return valid;
-  if (Status valid = checkHandle(batch, "batch"); !valid)
-    return valid;
-  if (batch.pimpl->cache.lock() != pimpl)
-    return makeError(DiagId::kv_other_cache, {"the batch"});
+  if (Status own = checkOwn(batch, "batch"); !own)
+    return own;
   KvBatch::Impl &b = *batch.pimpl;
   if (static_cast<int64_t>(lengths.size()) != b.sequences)
     return makeError(DiagId::kv_table_size, {"the list of lengths", std::to_string(lengths.size()),
@@ -411,12 +407,8 @@ Status KvCache::update(const KvBatch &batch, std::span<const int32_t> lengths,
 
 Status KvCache::attend(const KvBatch &batch, DevicePointer queries, DevicePointer tailKeys,
                        DevicePointer tailValues, DevicePointer output, Stream stream) const {
-  if (Status valid = checkHandle(*this, "cache"); !valid)
-    return valid;
-  if (Status valid = checkHandle(batch, "batch"); !valid)
-    return valid;
-  if (batch.pimpl->cache.lock() != pimpl)
-    return makeError(DiagId::kv_other_cache, {"the batch"});
+  if (Status own = checkOwn(batch, "batch"); !own)
+    return own;
   for (auto [pointer, what] : {std::pair{queries, "queries"},
                                {tailKeys, "tail keys"},
                                {tailValues, "tail values"},

@@ -116,8 +116,8 @@ public:
 private:
   std::shared_ptr<const Impl> pimpl;
 
-  // That this is a cache, and the jobs are its own. Errors: empty_handle, kv_other_cache.
-  Status checkJobs(const KvJobs &jobs) const;
+  // That this is a cache, and jobs or a batch its own. Errors: empty_handle, kv_other_cache.
+  template <class Own> Status checkOwn(const Own &own, const char *what) const;
 };
 
 } // namespace rho
