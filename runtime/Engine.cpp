@@ -241,52 +241,53 @@ Engine::Impl::prepareAs(const dsl::Gemm &declared,
   return prepared;
 }
 
+Result<std::shared_ptr<Prepared>> Engine::Impl::prepareBy(Wanted &wanted,
+                                                          const ChosenPlan &chosen) {
+  CompileReport report = wanted.start;
+  report.stages.push_back({"plan", wanted.watch.lap()});
+  auto made = prepareAs(wanted.declared, wanted.target, wanted.request.shape, chosen.plan,
+                        wanted.sources, std::move(report));
+  if (made && !chosen.operands.empty()) {
+    (*made)->operands = chosen.operands;
+    nameWeightLayout(**made);
+  }
+  return made;
+}
+
+Result<std::shared_ptr<Prepared>> Engine::Impl::prepareKept(Wanted &wanted,
+                                                            const std::string &key) {
+  const GemmShape &shape = wanted.request.shape;
+  cache::Warnings &warnings = wanted.start.warnings;
+  std::optional<ChosenPlan> kept =
+      plans.load(key, {shape.m, shape.n, shape.k}, backend->model().target, warnings);
+  if (!kept)
+    return std::shared_ptr<Prepared>();
+  if (!wanted.target)
+    wanted.target =
+        kept->asDeclared
+            ? std::make_shared<const compiler::TargetGemm>(compiler::TargetGemm{wanted.declared})
+            : onTarget(wanted.declared);
+  std::string reason = misfit(kept->operands, wanted.target->gemm);
+  if (reason.empty()) {
+    auto made = prepareBy(wanted, *kept);
+    if (made || isFaultOfDevice(made.error())) // which says nothing of the plan
+      return made;
+    reason = made.error().diagnostics[0].message;
+  }
+  wanted.target.reset(); // it may be that, too
+  plans.discard(key, reason, warnings);
+  return std::shared_ptr<Prepared>();
+}
+
 Result<std::shared_ptr<Prepared>> Engine::Impl::prepareChosen(
     Wanted wanted, const std::function<Result<ChosenPlan>(const compiler::TargetGemm &)> &choose) {
-  const GemmShape &shape = wanted.request.shape;
   const compiler::DeviceModel &model = backend->model();
-  cache::Warnings warnings = std::move(wanted.start.warnings);
-  wanted.start.warnings.clear();
-  auto prepareBy = [&](const ChosenPlan &chosen) {
-    CompileReport report = wanted.start;
-    report.stages.push_back({"plan", wanted.watch.lap()});
-    auto made = prepareAs(wanted.declared, wanted.target, shape, chosen.plan, wanted.sources,
-                          std::move(report));
-    if (made && !chosen.operands.empty()) {
-      (*made)->operands = chosen.operands;
-      nameWeightLayout(**made);
-    }
+  const std::string key =
+      KeptPlans::key(wanted.request.declaration, wanted.request.shape, model, wanted.tuned);
+  if (auto made = prepareKept(wanted, key); !made || *made)
     return made;
-  };
-  auto warn = [&](Prepared &made) {
-    cache::Warnings &all = made.report.warnings;
-    all.insert(all.begin(), warnings.begin(), warnings.end());
-  };
-  auto findTarget = [&] {
-    if (!wanted.target)
-      wanted.target = onTarget(wanted.declared);
-  };
-
-  const std::string key = KeptPlans::key(wanted.request.declaration, shape, model, wanted.tuned);
-  if (std::optional<ChosenPlan> kept =
-          plans.load(key, {shape.m, shape.n, shape.k}, model.target, warnings)) {
-    if (kept->asDeclared && !wanted.target)
-      wanted.target =
-          std::make_shared<const compiler::TargetGemm>(compiler::TargetGemm{wanted.declared});
-    findTarget();
-    std::string reason = misfit(kept->operands, wanted.target->gemm);
-    if (reason.empty()) {
-      auto made = prepareBy(*kept);
-      if (made)
-        warn(**made);
-      if (made || isFaultOfDevice(made.error())) // which says nothing of the plan
-        return made;
-      reason = made.error().diagnostics[0].message;
-      wanted.target.reset(); // it may be that, too
-    }
-    plans.discard(key, reason, warnings);
-  }
-  findTarget();
+  if (!wanted.target)
+    wanted.target = onTarget(wanted.declared);
   Result<ChosenPlan> chosen = choose(*wanted.target);
   if (!chosen)
     return chosen.error();
@@ -296,11 +297,12 @@ Result<std::shared_ptr<Prepared>> Engine::Impl::prepareChosen(
   std::future<void> keeping = beside(assembler.isAlone(), [&, this] {
     plans.store(key, *chosen, wanted.declared.name, model.name, ofKeeping);
   });
-  auto made = prepareBy(*chosen);
+  auto made = prepareBy(wanted, *chosen);
   keeping.get();
-  warnings.insert(warnings.end(), ofKeeping.begin(), ofKeeping.end());
-  if (made)
-    warn(**made);
+  if (made) {
+    cache::Warnings &all = (*made)->report.warnings;
+    all.insert(all.begin() + std::ssize(wanted.start.warnings), ofKeeping.begin(), ofKeeping.end());
+  }
   return made;
 }
 
@@ -316,10 +318,6 @@ Result<Engine> Engine::create(const Device &device, const EngineOptions &options
 }
 
 Device Engine::device() const { return pimpl ? pimpl->device : Device(); }
-
-Request requestFor(const Module::Impl &module, const dsl::Gemm &gemm, const GemmShape &shape) {
-  return {module.digests[static_cast<size_t>(&gemm - module.module.gemms.data())], shape};
-}
 
 Gemm Engine::Impl::makeGemm(std::shared_ptr<const Module::Impl> module, const dsl::Gemm &declared,
                             const GemmShape &shape, std::shared_ptr<const Prepared> prepared,
@@ -375,6 +373,45 @@ Engine::Impl::compile(std::shared_ptr<const Module::Impl> module, const dsl::Gem
                   built ? (*prepared)->report : fromMemory(**prepared), watch.lap());
 }
 
+namespace {
+
+using SharedPlans = Engine::Impl::SharedPlans;
+
+cache::Digest sharedKey(const cache::Digest &declaration, int64_t n, int64_t k,
+                        std::span<const int64_t> batches) {
+  cache::Sha256 all;
+  all.field("shared");
+  all.field(cache::hex(declaration));
+  for (int64_t part : {n, k})
+    all.field(std::to_string(part));
+  for (int64_t m : batches)
+    all.field(std::to_string(m));
+  return all.finish();
+}
+
+// Plans that read one weight, one for each problem, and what they make of it.
+Result<std::shared_ptr<const SharedPlans>>
+planShared(const dsl::Gemm &gemm, const std::vector<compiler::Problem> &problems,
+           const compiler::DeviceModel &model, const SourceMap *sources) {
+  auto plans = compiler::sharedPlans(gemm, problems, model, sources);
+  if (!plans)
+    return plans.error();
+  auto shared = std::make_shared<SharedPlans>();
+  for (const compiler::Plan &plan : *plans) {
+    auto operands = compiler::operandRanges(gemm, plan);
+    if (!operands)
+      return operands.error();
+    for (compiler::OperandRange &range : *operands)
+      if (std::find(shared->operands.begin(), shared->operands.end(), range) ==
+          shared->operands.end())
+        shared->operands.push_back(std::move(range));
+  }
+  shared->plans = *std::move(plans);
+  return std::shared_ptr<const SharedPlans>(std::move(shared));
+}
+
+} // namespace
+
 Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::string_view name,
                                                 int64_t n, int64_t k,
                                                 std::span<const int64_t> batches) const {
@@ -384,49 +421,25 @@ Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::strin
   const dsl::Gemm &gemm = **found;
   const dsl::ThreadLimit threads(pimpl->threads);
   const SourceMap *sources = module.impl().module.sources.get();
-  using Shared = Impl::SharedPlans;
+  const cache::Digest key = sharedKey(module.impl().digestOf(gemm), n, k, batches);
   std::vector<compiler::Problem> problems;
-  cache::Sha256 all;
-  all.field("shared");
-  all.field(cache::hex(requestFor(module.impl(), gemm, {}).declaration));
-  for (int64_t part : {n, k})
-    all.field(std::to_string(part));
-  for (int64_t m : batches) {
+  for (int64_t m : batches)
     problems.push_back({m, n, k});
-    all.field(std::to_string(m));
-  }
-  const cache::Digest key = all.finish();
-  auto requestOf = [&](int64_t m) { return Request{key, {m, n, k}}; };
-  auto plansOn = [&](const compiler::TargetGemm &target) {
-    return pimpl->sharedPlans.get(cache::hex(key), [&]() -> Result<std::shared_ptr<const Shared>> {
-      auto plans = compiler::sharedPlans(target.gemm, problems, pimpl->backend->model(), sources);
-      if (!plans)
-        return plans.error();
-      auto shared = std::make_shared<Shared>();
-      for (const compiler::Plan &plan : *plans) {
-        auto operands = compiler::operandRanges(target.gemm, plan);
-        if (!operands)
-          return operands.error();
-        for (compiler::OperandRange &range : *operands)
-          if (std::find(shared->operands.begin(), shared->operands.end(), range) ==
-              shared->operands.end())
-            shared->operands.push_back(std::move(range));
-      }
-      shared->plans = *std::move(plans);
-      return std::shared_ptr<const Shared>(std::move(shared));
+  auto choose = [&](const compiler::TargetGemm &target, size_t at) -> Result<ChosenPlan> {
+    auto shared = pimpl->sharedPlans.get(cache::hex(key), [&] {
+      return planShared(target.gemm, problems, pimpl->backend->model(), sources);
     });
+    if (!shared)
+      return shared.error();
+    return ChosenPlan{.plan = (*shared)->plans[at], .operands = (*shared)->operands};
   };
+  auto requestOf = [&](int64_t m) { return Request{key, {m, n, k}}; };
   auto compileOne = [&](size_t at) {
     const Request one = requestOf(batches[at]);
     return pimpl->compile(module.pimpl, gemm, one, [&] {
-      return pimpl->prepareChosen({.request = one, .declared = gemm, .sources = sources},
-                                  [&](const compiler::TargetGemm &target) -> Result<ChosenPlan> {
-                                    auto shared = plansOn(target);
-                                    if (!shared)
-                                      return shared.error();
-                                    return ChosenPlan{.plan = (*shared)->plans[at],
-                                                      .operands = (*shared)->operands};
-                                  });
+      return pimpl->prepareChosen(
+          {.request = one, .declared = gemm, .sources = sources},
+          [&](const compiler::TargetGemm &target) { return choose(target, at); });
     });
   };
   std::vector<Result<Gemm>> compiled(batches.size(), Gemm());
@@ -458,7 +471,7 @@ Result<Gemm> Engine::compileSharing(const Gemm &gemm, int64_t m) const {
     return makeError(DiagId::wrong_device, {"the engine"});
   cache::Sha256 shared;
   shared.field("sharing");
-  shared.field(cache::hex(requestFor(*other.module, *other.gemm, {}).declaration));
+  shared.field(cache::hex(other.module->digestOf(*other.gemm)));
   shared.field(other.prepared->report.key);
   shared.field(other.prepared->weightLayout);
   const Request request{shared.finish(), {m, other.shape.n, other.shape.k}};
@@ -486,7 +499,7 @@ Result<Gemm> Engine::compile(const Module &module, std::string_view name,
   Result<const dsl::Gemm *> found = gemmOf(*this, module, name);
   if (!found)
     return found.error();
-  const Request request = requestFor(module.impl(), **found, shape);
+  const Request request{module.impl().digestOf(**found), shape};
   return pimpl->compile(module.pimpl, **found, request, [&] {
     return pimpl->prepare(request, **found, module.impl().module.sources.get());
   });

@@ -46,8 +46,6 @@ struct RequestHash {
 Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view name);
 // The same for calls of the API, whose handles may be empty.
 Result<const dsl::Gemm *> gemmOf(const Engine &engine, const Module &module, std::string_view name);
-// `gemm` is one of the module's own.
-Request requestFor(const Module::Impl &module, const dsl::Gemm &gemm, const GemmShape &shape);
 
 // A kernel that is on disk or can be made.
 struct WantedKernel {
@@ -127,6 +125,10 @@ struct Engine::Impl {
   Result<std::shared_ptr<const Kernel>> kernel(const WantedKernel &wanted, CompileReport &report);
 
 private:
+  // By the plan that is kept, where one is and serves; else null.
+  Result<std::shared_ptr<Prepared>> prepareKept(Wanted &wanted, const std::string &key);
+  // By this plan, for the target that was found.
+  Result<std::shared_ptr<Prepared>> prepareBy(Wanted &wanted, const ChosenPlan &chosen);
   Result<std::shared_ptr<const Kernel>> makeKernel(const WantedKernel &wanted,
                                                    CompileReport &report);
   // From disk; null where it is not there, or is of no use.

@@ -57,6 +57,47 @@ Status checkMemory(const Gemm &gemm, const Buffer &weight, const Activations &x,
   return apart ? checkApart(ofWorkspace, {ofWeight, ofView}) : apart;
 }
 
+Status checkLaunch(const Gemm &gemm, const Buffer &weight, const Activations &x, DevicePointer y,
+                   const Buffer &workspace) {
+  const Gemm::Impl &impl = gemm.impl();
+  if (Status good = checkBuffer(weight, *impl.backend, "weight", impl.image().weight.bytes,
+                                compiler::sectionAlignment);
+      !good)
+    return good;
+  if (const std::string &layout = weight.impl()->layout;
+      !layout.empty() && layout != impl.prepared->weightLayout)
+    return makeError(DiagId::weight_mismatch, {impl.gemm->name, std::to_string(impl.shape.m)});
+  if (Status good = checkActivations(x, impl); !good)
+    return good;
+  if (Status good = checkPointer(y, "y", dataAlignment); !good)
+    return good;
+  if (Status good =
+          checkBuffer(workspace, *impl.backend, "workspace", gemm.workspaceBytes(), dataAlignment);
+      !good)
+    return good;
+  return checkMemory(gemm, weight, x, workspace, y);
+}
+
+uint64_t valueOf(const compiler::KernelParameter &parameter, int64_t m, const Buffer &weight,
+                 const Activations::Impl &x, DevicePointer y, const Buffer &workspace) {
+  switch (parameter.kind) {
+  case Kind::Weight:
+    return weight.address();
+  case Kind::ActivationTiles:
+    return x.tiles.address();
+  case Kind::Activation:
+  case Kind::ActivationComponent:
+    return x.component(static_cast<size_t>(parameter.index));
+  case Kind::Output:
+    return y;
+  case Kind::Workspace:
+    return workspace.address();
+  case Kind::M:
+    break;
+  }
+  return static_cast<uint64_t>(m);
+}
+
 } // namespace
 
 Status checkGrid(int64_t m, int64_t tileM) {
@@ -106,57 +147,19 @@ Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
                     const Buffer &workspace, Stream stream) const {
   if (Status valid = checkHandle(*this, "gemm"); !valid)
     return valid;
+  if (Status good = checkLaunch(*this, weight, x, y, workspace); !good)
+    return good;
   const compiler::KernelImage &image = pimpl->image();
-  if (Status good = checkBuffer(weight, *pimpl->backend, "weight", image.weight.bytes,
-                                compiler::sectionAlignment);
-      !good)
-    return good;
-  if (const std::string &layout = weight.impl()->layout;
-      !layout.empty() && layout != pimpl->prepared->weightLayout)
-    return makeError(DiagId::weight_mismatch, {pimpl->gemm->name, std::to_string(pimpl->shape.m)});
-  if (Status good = checkActivations(x, *pimpl); !good)
-    return good;
-  if (Status good = checkPointer(y, "y", dataAlignment); !good)
-    return good;
-  if (Status good =
-          checkBuffer(workspace, *pimpl->backend, "workspace", workspaceBytes(), dataAlignment);
-      !good)
-    return good;
-  if (Status good = checkMemory(*this, weight, x, workspace, y); !good)
-    return good;
-
   std::array<LaunchArgument, maxKernelParameters> arguments;
   std::array<uint64_t, maxKernelParameters> values;
   std::array<TensorMap, maxKernelParameters> maps;
   size_t count = 0; // within the arrays, see maxKernelParameters; Engine checks images from disk
   for (const compiler::KernelParameter &parameter : image.parameters) {
-    uint64_t &value = values[count];
-    arguments[count] = {&value, 8};
-    switch (parameter.kind) {
-    case Kind::Weight:
-      value = weight.address();
-      break;
-    case Kind::ActivationTiles:
-      value = x.impl().tiles.address();
-      break;
-    case Kind::Activation:
-    case Kind::ActivationComponent:
-      value = x.impl().component(static_cast<size_t>(parameter.index));
-      break;
-    case Kind::Output:
-      value = y;
-      break;
-    case Kind::Workspace:
-      value = workspace.address();
-      break;
-    case Kind::M:
-      value = static_cast<uint64_t>(pimpl->shape.m);
-      arguments[count].bytes = 4;
-      break;
-    }
+    values[count] = valueOf(parameter, pimpl->shape.m, weight, x.impl(), y, workspace);
+    arguments[count] = {&values[count], parameter.kind == Kind::M ? 4 : 8};
     if (parameter.isTensorMap()) {
       Result<TensorMap> map = pimpl->backend->makeTensorMap(
-          tensorMapShape(parameter, value, *pimpl, scalarBytes(outputType())));
+          tensorMapShape(parameter, values[count], *pimpl, scalarBytes(outputType())));
       if (!map)
         return map.error();
       maps[count] = *map;

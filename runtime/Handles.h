@@ -20,6 +20,10 @@ namespace rho {
 struct Module::Impl {
   dsl::Module module;
   std::vector<cache::Digest> digests; // of each gemm's declaration, without spans
+  // `gemm` is one of the module's own.
+  const cache::Digest &digestOf(const dsl::Gemm &gemm) const {
+    return digests[static_cast<size_t>(&gemm - module.gemms.data())];
+  }
 };
 
 Module moduleOf(dsl::Module module);

@@ -23,6 +23,55 @@ bool isOfPlan(const compiler::KernelImage &image, const compiler::Plan &plan) {
          image.weight.n == image.n && image.weight.k == image.k && image.activation.k == image.k;
 }
 
+std::string misfitOfParameters(const std::vector<compiler::KernelParameter> &parameters,
+                               const std::vector<compiler::StoredComponent> &components) {
+  if (parameters.size() > maxKernelParameters)
+    return "it has too many parameters";
+  using Kind = compiler::KernelParameter::Kind;
+  for (const compiler::KernelParameter &parameter : parameters) {
+    if (parameter.kind != Kind::ActivationComponent && parameter.kind != Kind::Activation)
+      continue;
+    if (parameter.index < 0 || static_cast<size_t>(parameter.index) >= components.size())
+      return "it has a parameter for a component that the activation lacks";
+    const compiler::StoredComponent &stored = components[static_cast<size_t>(parameter.index)];
+    const bool element = stored.component == 0;
+    if (element != (parameter.kind == Kind::Activation))
+      return "it has a parameter for another component";
+    if (parameter.isTensorMap() && !element && stored.declared().extent != dsl::Extent::Group)
+      return "it has a tensor map over a component without groups";
+  }
+  return {};
+}
+
+std::string misfitOfActivation(const compiler::KernelImage &image, const dsl::Format &activation,
+                               const std::vector<compiler::StoredComponent> &components) {
+  auto hasRoom = [&](const compiler::ActivationLayout &layout) {
+    const int64_t unit = int64_t{1} << layout.columnBits.size(); // whose codes change places
+    return layout.k == image.k && layout.pitchBytes % 16 == 0 &&
+           layout.pitchBytes * 8 >= roundUp(layout.k, unit) * layout.elementBits;
+  };
+  const std::vector<compiler::ActivationLayout> &parts = image.activation.parts;
+  if (parts.empty() ? !hasRoom(image.activation)
+                    : !std::all_of(parts.begin(), parts.end(), hasRoom))
+    return "its rows of activations have no room for their codes";
+  const bool divided = activation.partition.has_value();
+  if (parts.size() != (divided ? activation.partition->parts.size() : 0))
+    return "its activations have other parts";
+  if (divided &&
+      (image.activation.tileK < 1 || activation.partition->blocks.k % image.activation.tileK != 0))
+    return "blocks of its activations are no whole k tiles";
+  for (const compiler::StoredComponent &stored : components) {
+    if (stored.component != 0)
+      continue;
+    dsl::ElementType element = stored.declared().type;
+    int bits = (divided ? parts[stored.part] : image.activation).elementBits;
+    bool widened = element == dsl::ElementType::get("s4") && bits == 8;
+    if (bits != element.bits() && !widened)
+      return "its activations have other elements";
+  }
+  return {};
+}
+
 } // namespace
 
 std::string misfit(const std::vector<compiler::OperandRange> &operands, const dsl::Gemm &gemm) {
@@ -47,51 +96,13 @@ std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm,
                    const compiler::Plan &plan) {
   if (!isOfPlan(image, plan))
     return "it is not what the plan says";
-  if (std::string reason = misfit(image.operands, gemm); !reason.empty())
-    return reason;
-  if (image.parameters.size() > maxKernelParameters)
-    return "it has too many parameters";
-  auto hasRoom = [&](const compiler::ActivationLayout &layout) {
-    const int64_t unit = int64_t{1} << layout.columnBits.size(); // whose codes change places
-    return layout.k == image.k && layout.pitchBytes % 16 == 0 &&
-           layout.pitchBytes * 8 >= roundUp(layout.k, unit) * layout.elementBits;
-  };
-  const compiler::ActivationLayout &activation = image.activation;
-  if (activation.parts.empty()
-          ? !hasRoom(activation)
-          : !std::all_of(activation.parts.begin(), activation.parts.end(), hasRoom))
-    return "its rows of activations have no room for their codes";
-  using Kind = compiler::KernelParameter::Kind;
   const std::vector<compiler::StoredComponent> components =
       compiler::storedComponents(gemm.activation);
-  for (const compiler::KernelParameter &parameter : image.parameters) {
-    if (parameter.kind != Kind::ActivationComponent && parameter.kind != Kind::Activation)
-      continue;
-    if (parameter.index < 0 || static_cast<size_t>(parameter.index) >= components.size())
-      return "it has a parameter for a component that the activation lacks";
-    bool element = components[static_cast<size_t>(parameter.index)].component == 0;
-    if (element != (parameter.kind == Kind::Activation))
-      return "it has a parameter for another component";
-    if (parameter.isTensorMap() && !element &&
-        components[static_cast<size_t>(parameter.index)].declared().extent != dsl::Extent::Group)
-      return "it has a tensor map over a component without groups";
-  }
-  const std::vector<compiler::ActivationLayout> &parts = image.activation.parts;
-  bool divided = gemm.activation.partition.has_value();
-  if (parts.size() != (divided ? gemm.activation.partition->parts.size() : 0))
-    return "its activations have other parts";
-  if (divided && (image.activation.tileK < 1 ||
-                  gemm.activation.partition->blocks.k % image.activation.tileK != 0))
-    return "blocks of its activations are no whole k tiles";
-  for (const compiler::StoredComponent &stored : components) {
-    if (stored.component != 0)
-      continue;
-    dsl::ElementType element = stored.declared().type;
-    int bits = (divided ? parts[stored.part] : image.activation).elementBits;
-    bool widened = element == dsl::ElementType::get("s4") && bits == 8;
-    if (bits != element.bits() && !widened)
-      return "its activations have other elements";
-  }
+  for (const std::string &reason :
+       {misfit(image.operands, gemm), misfitOfParameters(image.parameters, components),
+        misfitOfActivation(image, gemm.activation, components)})
+    if (!reason.empty())
+      return reason;
   if (image.tileM < 1 || image.tileN < 1 || image.threads < 1 || image.splitK < 0)
     return "its tile is empty";
   return {};

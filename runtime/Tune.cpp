@@ -88,9 +88,8 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
   if (!best)
     return report.candidates[0].microseconds.error();
   report.best = *best;
-  const Request request = requestFor(module.impl(), gemm, shape);
   report.kept = pimpl->tuned.store(
-      TunedPlans::key(request.declaration, shape, device),
+      TunedPlans::key(module.impl().digestOf(gemm), shape, device),
       {(*plans)[*best], *report.candidates[*best].microseconds, gemm.name, device.name},
       report.warnings);
   pimpl->requests.clear(); // they hold what was chosen before
