@@ -142,7 +142,7 @@ private:
     return *fastest;
   }
 
-  // Bytes per microsecond of a grid that reads `steps` steps `turns` times.
+  // Bytes per microsecond of a grid that reads `steps` steps, all of them `times` times.
   Result<double> readRate(const LoadedKernel &kernel, DevicePointer from, DevicePointer out,
                           int64_t ctas, int64_t steps, int64_t times) {
     const auto count = static_cast<uint32_t>(times), each = static_cast<uint32_t>(steps);

@@ -33,7 +33,7 @@ Target resolve(const View &view, size_t token);
 // The word of the language with that text, at that place or any; null where there is none.
 const dsl::Word *findWord(std::string_view text, std::optional<dsl::WordPlace> place);
 
-// Where a format of that name is declared.
+// Where a format or a gemm, as the keyword says, of that name is declared.
 Target findDeclaration(const View &view, std::string_view keyword, std::string_view name);
 
 // The place in the language that the entries of a block have; none where it has none of its own.

@@ -416,40 +416,39 @@ private:
     size_t offset;
   };
 
-  std::variant<Place, Failure> placeOf(const Json &params) {
+  // answer(Place), or why there is no such place.
+  template <class Answer> Reply atPlace(const Json &params, const Answer &answer) {
     const Document *document = documentOf(params);
     if (!document)
-      return Failure{Code::InvalidParams, "textDocument.uri is no open document"};
+      return noDocument();
     std::optional<size_t> line = countAt(params, {"position", "line"});
     std::optional<size_t> character = countAt(params, {"position", "character"});
     if (!line || !character)
       return Failure{Code::InvalidParams, "position has no line and character"};
     LineIndex lines(document->text);
     size_t offset = lines.offset({*line, *character});
-    return Place{*document, std::move(lines), offset};
+    return answer(Place{*document, std::move(lines), offset});
+  }
+
+  static Failure noDocument() {
+    return {Code::InvalidParams, "textDocument.uri is no open document"};
   }
 
   Reply hover(const Json &params) {
-    std::variant<Place, Failure> asked = placeOf(params);
-    if (const auto *failure = std::get_if<Failure>(&asked))
-      return *failure;
-    const Place &place = std::get<Place>(asked);
-    std::optional<Hover> hover = hoverAt(*place.document.view, place.offset);
-    if (!hover)
-      return Json();
-    return Json{{"contents", {{"kind", "markdown"}, {"value", hover->markdown}}},
-                {"range", rangeOf(place.lines, hover->span)}};
+    return atPlace(params, [](const Place &place) {
+      std::optional<Hover> hover = hoverAt(*place.document.view, place.offset);
+      if (!hover)
+        return Json();
+      return Json{{"contents", {{"kind", "markdown"}, {"value", hover->markdown}}},
+                  {"range", rangeOf(place.lines, hover->span)}};
+    });
   }
 
   Reply definition(const Json &params) {
-    std::variant<Place, Failure> asked = placeOf(params);
-    if (const auto *failure = std::get_if<Failure>(&asked))
-      return *failure;
-    const Place &place = std::get<Place>(asked);
-    std::optional<Span> span = definitionAt(*place.document.view, place.offset);
-    if (!span)
-      return Json();
-    return locationOf(place.document, *span);
+    return atPlace(params, [this](const Place &place) {
+      std::optional<Span> span = definitionAt(*place.document.view, place.offset);
+      return span ? locationOf(place.document, *span) : Json();
+    });
   }
 
   // As the editor names it, if it is open there.
@@ -459,20 +458,18 @@ private:
   }
 
   Reply completion(const Json &params) {
-    std::variant<Place, Failure> asked = placeOf(params);
-    if (const auto *failure = std::get_if<Failure>(&asked))
-      return *failure;
-    const Place &place = std::get<Place>(asked);
-    Json items = Json::array();
-    for (const Completion &one : completionsAt(*place.document.view, place.offset))
-      items.push_back({{"label", one.label}, {"kind", kindOf(one.kind)}, {"detail", one.detail}});
-    return items;
+    return atPlace(params, [](const Place &place) {
+      Json items = Json::array();
+      for (const Completion &one : completionsAt(*place.document.view, place.offset))
+        items.push_back({{"label", one.label}, {"kind", kindOf(one.kind)}, {"detail", one.detail}});
+      return items;
+    });
   }
 
   Reply formatting(const Json &params) {
     const Document *document = documentOf(params);
     if (!document)
-      return Failure{Code::InvalidParams, "textDocument.uri is no open document"};
+      return noDocument();
     if (document->stale)
       return Failure{Code::RequestFailed, "the last change of this text did not arrive, as a whole "
                                           "text of at most " +
