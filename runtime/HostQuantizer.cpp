@@ -1,7 +1,6 @@
 #include "dsl/Division.h"
-#include "runtime/Quantizer.h"
-
 #include "dsl/StoredValues.h"
+#include "runtime/Quantizer.h"
 #include "runtime/Scalar.h"
 
 #include <cstring>

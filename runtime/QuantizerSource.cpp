@@ -31,6 +31,10 @@ std::string constant(const char *name, int64_t value) {
   return "  static constexpr int " + std::string(name) + " = " + std::to_string(value) + ";\n";
 }
 
+std::string flag(const char *name, bool is) {
+  return "  static constexpr bool " + std::string(name) + (is ? " = true;\n" : " = false;\n");
+}
+
 // What a rule reads, once for all of its candidates, and what each candidate makes of it.
 std::string ruleText(const dsl::ExprPtr &ptr) {
   const dsl::Expr &rule = *ptr;
@@ -88,8 +92,7 @@ std::string componentText(const dsl::Format &format, int index, int position,
                            : "int") +
          ";\n" + constant("index", index) + constant("position", position) +
          constant("buffer", unit) + constant("shift", component.shift) +
-         "  static constexpr int group = " + std::to_string(component.group) +
-         ";\n  static constexpr bool ofTensor = " + (tensorRules ? "true" : "false") + ";\n" +
+         constant("group", component.group) + flag("ofTensor", tensorRules != nullptr) +
          constant("candidates",
                   best ? static_cast<int64_t>(component.encode->operands.size()) : 1) +
          (tensorRules ? reducedText(component.encode, *tensorRules) : ruleText(component.encode)) +
@@ -157,9 +160,6 @@ std::string selectionText(const dsl::Part &part, ExpressionWriter &reductions) {
     holds = reductions.ofReduced(*part.left);
     holds += (part.atLeast ? " >= " : " <= ") + reductions.ofReduced(*part.right);
   }
-  auto flag = [](const char *name, bool is) {
-    return std::string("  static constexpr bool ") + name + (is ? " = true;\n" : " = false;\n");
-  };
   return flag("hasBudget", part.budget.has_value()) + flag("hasRule", part.left != nullptr) +
          "  template <class Reduced> static __device__ bool holds(const Reduced &reduced) {\n"
          "    return " +
@@ -194,8 +194,7 @@ std::string numberText(const dsl::Format &format, const dsl::Format &stored) {
   const bool asNumbers = dsl::meaningOf(format) != dsl::meaningOf(stored);
   const std::string number =
       asNumbers ? ExpressionWriter().value(*dsl::valueOfElement(format, stored).value) : "element";
-  return "  static constexpr bool storesNumbers = " + std::string(asNumbers ? "true" : "false") +
-         ";\n  using Number = " + nameOf(stored.element().type) +
+  return flag("storesNumbers", asNumbers) + "  using Number = " + nameOf(stored.element().type) +
          ";\n  static __device__ double number(const Scales &scales, double element) { return " +
          number + "; }\n";
 }
@@ -227,9 +226,8 @@ std::string partText(const PartText &part, ExpressionWriter &tensorRules) {
          constant("elementBits", part.layout.elementBits) +
          constant("groupsPerWord", part.layout.groupsPerWord) + constant("scaleRun", run) +
          constant("remapped", remap ? static_cast<int64_t>(remap->code) : -1) +
-         "  static constexpr int block = " + std::to_string(part.block) + ";\n" +
-         columnText(part.layout.columnBits) + valueText(format) + numberText(format, part.stored) +
-         part.selection + "};\n} // namespace " + name + "\n";
+         constant("block", part.block) + columnText(part.layout.columnBits) + valueText(format) +
+         numberText(format, part.stored) + part.selection + "};\n} // namespace " + name + "\n";
 }
 
 std::string countsText(size_t parts, size_t buffers) {
@@ -254,8 +252,8 @@ std::string partitionText(const dsl::Format &format, const dsl::Format &stored,
     parts += (i == 0 ? "part" : ", part") + std::to_string(i) + "::Part";
   }
   return "#define RHO_PARTITION\n" + tablesText(formats) + text + reductionsText(rules) +
-         "struct Partition {\n  using Parts = List<" + parts +
-         ">;\n  static constexpr int block = " + std::to_string(partition.blocks.k) + ";\n};\n" +
+         "struct Partition {\n  using Parts = List<" + parts + ">;\n" +
+         constant("block", partition.blocks.k) + "};\n" +
          countsText(partition.parts.size(), static_cast<size_t>(buffers));
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/cuda/WholeProgram.h"
 
+#include "dsl/Findings.h"
+
 #include <algorithm>
 #include <charconv>
 #include <string_view>
@@ -34,13 +36,10 @@ std::optional<int> numberBehind(std::string_view text, std::string_view word) {
 
 // Whether there is nothing else but the lines that say these two.
 bool areAll(std::string_view limits) {
-  for (std::string_view left = limits; !left.empty();) {
-    const std::string_view line = left.substr(0, left.find('\n'));
-    if (!line.empty() && !line.starts_with(".reqntid ") && !line.starts_with(".maxnreg "))
-      return false;
-    left.remove_prefix(std::min(left.size(), line.size() + 1));
-  }
-  return true;
+  const std::vector<std::string_view> lines = dsl::split(limits, '\n');
+  return std::all_of(lines.begin(), lines.end(), [](std::string_view line) {
+    return line.empty() || line.starts_with(".reqntid ") || line.starts_with(".maxnreg ");
+  });
 }
 
 // `.param .u64 .ptr .global .align 1 gemm_param_0`, `.param .align 64 .b8 gemm_param_1[128]`.
@@ -105,12 +104,9 @@ std::optional<std::string> asCudaProgram(const std::string &ptx) {
     if (all.find(other) != std::string_view::npos)
       return std::nullopt;
   Parameters taken;
-  for (std::string_view left = *parameters; !left.empty();) {
-    const std::string_view each = left.substr(0, left.find('\n'));
+  for (std::string_view each : dsl::split(*parameters, '\n'))
     if (!taken.add(each))
       return std::nullopt;
-    left.remove_prefix(std::min(left.size(), each.size() + 1));
-  }
   const std::optional<int> threads = numberBehind(*limits, ".reqntid "),
                            registers = numberBehind(*limits, ".maxnreg "),
                            align = numberBehind(*shared, ".align ");
