@@ -119,7 +119,7 @@ Result<GpuTask> openGpuTask(const Options &options, DiagId emulated) {
     return device.error();
   if (device->isEmulated())
     return makeError(emulated, {device->target()});
-  printLine("device", device->name() + ", " + device->target());
+  printLine("device", deviceText(*device));
   return GpuTask{std::move(*gemms), std::move(*device)};
 }
 

@@ -159,9 +159,8 @@ const std::vector<CsvColumn<BenchRow>> &benchColumns() {
 
 void print(const BenchRow &row) {
   const Latency &latency = row.latency;
-  printLine("gemm", row.gemm + " on " + row.device + ", m = " + std::to_string(row.shape.m) +
-                        ", n = " + std::to_string(row.shape.n) + ", k = " +
-                        std::to_string(row.shape.k) + ", " + std::string(name(row.planSource)));
+  printLine("gemm", row.gemm + " on " + dsl::visible(row.device) + ", " + shapeText(row.shape) +
+                        ", " + std::string(name(row.planSource)));
   printLine("  compile", "text to PTX " + shortNumber(latency.textToPtx()) + " ms, PTX to loaded " +
                              shortNumber(latency.ptxToLoaded()) + " ms, text to loaded " +
                              shortNumber(latency.textToLoaded()) + " ms; with the quantizer " +
@@ -193,11 +192,9 @@ std::string plot(const std::vector<BenchRow> &rows, const Device &device) {
     if (row.emulated)
       value = row.emulated->mips();
     if (value)
-      bars.push_back({row.gemm + ", m = " + std::to_string(row.shape.m) + ", n = " +
-                          std::to_string(row.shape.n) + ", k = " + std::to_string(row.shape.k),
-                      *value});
+      bars.push_back({row.gemm + ", " + shapeText(row.shape), *value});
   }
-  return barChart("rho bench on " + device.name() + ", " + device.target(),
+  return barChart("rho bench on " + deviceText(device),
                   device.isEmulated() ? "million thread-instructions a second"
                                       : "packed weight read, % of the memory bandwidth",
                   bars);
@@ -306,31 +303,35 @@ private:
   const bool useTuned;
 };
 
-} // namespace
+constexpr const char *ofCaches[] = {"--batch", "--length",   "--shortest", "--heads",
+                                    "--page",  "--head-dim", "--parts"};
 
-Result<int> benchCommand(const Options &options) {
-  constexpr const char *ofCaches[] = {"--batch", "--length",   "--shortest", "--heads",
-                                      "--page",  "--head-dim", "--parts"};
-  if (options.has("--suite")) {
-    if (options.has("--kv"))
-      return makeError(DiagId::option_conflict, {"--suite", "--kv", "suites are of gemms"});
-    for (const char *own : {"--n", "--k"})
-      if (options.has(own))
-        return makeError(DiagId::option_conflict,
-                         {"--suite", own, "a suite has shapes of its own, --n-k replaces them"});
-    for (const char *own : ofCaches)
-      if (options.has(own))
-        return makeError(DiagId::option_conflict, {"--suite", own, "it is for caches only"});
-    return suiteCommand(options);
-  }
-  if (options.has("--kv")) {
-    for (const char *own : {"--gemm", "--m", "--n", "--k", "--n-k", "--launch", "--one-weight",
-                            "--untuned", "--rotate", "--plot"})
-      if (options.has(own))
-        return makeError(DiagId::option_conflict,
-                         {"--kv", own, "caches have no gemm, and no plan or plot of one"});
-    return kvCommand(options);
-  }
+// Errors: option_conflict.
+Status checkOfSuite(const Options &options) {
+  if (options.has("--kv"))
+    return makeError(DiagId::option_conflict, {"--suite", "--kv", "suites are of gemms"});
+  for (const char *own : {"--n", "--k"})
+    if (options.has(own))
+      return makeError(DiagId::option_conflict,
+                       {"--suite", own, "a suite has shapes of its own, --n-k replaces them"});
+  for (const char *own : ofCaches)
+    if (options.has(own))
+      return makeError(DiagId::option_conflict, {"--suite", own, "it is for caches only"});
+  return Done{};
+}
+
+// Errors: option_conflict.
+Status checkOfCache(const Options &options) {
+  for (const char *own : {"--gemm", "--m", "--n", "--k", "--n-k", "--launch", "--one-weight",
+                          "--untuned", "--rotate", "--plot"})
+    if (options.has(own))
+      return makeError(DiagId::option_conflict,
+                       {"--kv", own, "caches have no gemm, and no plan or plot of one"});
+  return Done{};
+}
+
+// Errors: option_missing.
+Status checkOfProblems(const Options &options) {
   for (const char *own : ofCaches)
     if (options.has(own))
       return makeError(DiagId::option_missing, {"--kv", std::string(own) + " is for caches only"});
@@ -338,6 +339,20 @@ Result<int> benchCommand(const Options &options) {
     if (options.has(own))
       return makeError(DiagId::option_missing,
                        {"--suite", std::string(own) + " is for suites only"});
+  return Done{};
+}
+
+} // namespace
+
+Result<int> benchCommand(const Options &options) {
+  const bool suite = options.has("--suite"), cache = options.has("--kv");
+  if (Status fit = suite   ? checkOfSuite(options)
+                   : cache ? checkOfCache(options)
+                           : checkOfProblems(options);
+      !fit)
+    return fit.error();
+  if (suite || cache)
+    return suite ? suiteCommand(options) : kvCommand(options);
   // Cold must mean cold: the driver would keep what it assembles in a cache of its own.
   setenv("CUDA_CACHE_DISABLE", "1", 1); // NOLINT(concurrency-mt-unsafe): no other thread runs yet
   Result<std::vector<BenchGemm>> gemms = chooseGemms(options);

@@ -295,6 +295,33 @@ void print(const KvRow &row) {
   std::fflush(stdout);
 }
 
+// Of --heads, --batch, --length and --shortest each with each. Errors: bad_option_value.
+Result<std::vector<Shape>> shapesOf(const Options &options, bool emulated, uint64_t seed) {
+  constexpr int64_t longest = int64_t{1} << 24, most = 65535;
+  std::vector<std::pair<int64_t, int64_t>> heads = options.pairs("--heads");
+  if (heads.empty())
+    heads = {emulated ? std::pair<int64_t, int64_t>{2, 1} : std::pair<int64_t, int64_t>{32, 8}};
+  std::vector<Shape> shapes;
+  for (auto [queryHeads, kvHeads] : heads)
+    for (int64_t batch : options.counts("--batch", {emulated ? 1 : 64}))
+      for (int64_t length : options.counts("--length", {emulated ? 160 : 4096})) {
+        for (auto [option, value, limit] :
+             {std::tuple{"--batch", batch, most}, {"--length", length, longest}})
+          if (value > limit)
+            return makeError(DiagId::bad_option_value, {option, std::to_string(value),
+                                                        "it is at most " + std::to_string(limit)});
+        int64_t shortest = options.count("--shortest").value_or(length);
+        if (shortest > length)
+          return makeError(DiagId::bad_option_value,
+                           {"--shortest", std::to_string(shortest),
+                            "it is at most --length, " + std::to_string(length)});
+        shapes.push_back({queryHeads, kvHeads, options.count("--head-dim").value_or(128),
+                          options.count("--page").value_or(128),
+                          lengthsFrom(shortest, length, batch, seed)});
+      }
+  return shapes;
+}
+
 } // namespace
 
 Result<int> kvCommand(const Options &options) {
@@ -318,48 +345,30 @@ Result<int> kvCommand(const Options &options) {
   if (!engine)
     return engine.error();
   const std::string keys(formats.front()), values(formats.back());
-  const bool emulated = device->isEmulated();
-  std::vector<std::pair<int64_t, int64_t>> heads = options.pairs("--heads");
-  if (heads.empty())
-    heads = {emulated ? std::pair<int64_t, int64_t>{2, 1} : std::pair<int64_t, int64_t>{32, 8}};
   const auto seed = static_cast<uint64_t>(options.count("--seed").value_or(1));
+  Result<std::vector<Shape>> shapes = shapesOf(options, device->isEmulated(), seed);
+  if (!shapes)
+    return shapes.error();
   KvBench bench(*engine, *module, seed, options.count("--parts").value_or(0));
   std::vector<KvRow> rows;
   int code = success;
-  for (auto [queryHeads, kvHeads] : heads)
-    for (int64_t batch : options.counts("--batch", {emulated ? 1 : 64}))
-      for (int64_t length : options.counts("--length", {emulated ? 160 : 4096})) {
-        constexpr int64_t longest = int64_t{1} << 24, most = 65535;
-        for (auto [option, value, limit] :
-             {std::tuple{"--batch", batch, most}, {"--length", length, longest}})
-          if (value > limit)
-            return makeError(DiagId::bad_option_value, {option, std::to_string(value),
-                                                        "it is at most " + std::to_string(limit)});
-        int64_t shortest = options.count("--shortest").value_or(length);
-        if (shortest > length)
-          return makeError(DiagId::bad_option_value,
-                           {"--shortest", std::to_string(shortest),
-                            "it is at most --length, " + std::to_string(length)});
-        Shape shape{queryHeads, kvHeads, options.count("--head-dim").value_or(128),
-                    options.count("--page").value_or(128),
-                    lengthsFrom(shortest, length, batch, seed)};
-        std::optional<double> plain;
-        for (const auto &[k, v] :
-             {std::pair<std::string, std::string>{"f16", "f16"}, {keys, values}}) {
-          Result<KvRow> row = bench.measure(k, v, shape);
-          if (!row) { // what was measured before is kept
-            std::fputs(row.error().str().c_str(), stderr);
-            code = failure;
-            continue;
-          }
-          if (row->attend.time && plain)
-            row->speedup = *plain / row->attend.time->microseconds;
-          else if (row->attend.time)
-            plain = row->attend.time->microseconds;
-          print(*row);
-          rows.push_back(std::move(*row));
-        }
+  for (const Shape &shape : *shapes) {
+    std::optional<double> plain;
+    for (const auto &[k, v] : {std::pair<std::string, std::string>{"f16", "f16"}, {keys, values}}) {
+      Result<KvRow> row = bench.measure(k, v, shape);
+      if (!row) { // what was measured before is kept
+        std::fputs(row.error().str().c_str(), stderr);
+        code = failure;
+        continue;
       }
+      if (row->attend.time && plain)
+        row->speedup = *plain / row->attend.time->microseconds;
+      else if (row->attend.time)
+        plain = row->attend.time->microseconds;
+      print(*row);
+      rows.push_back(std::move(*row));
+    }
+  }
   if (options.has("--csv"))
     if (Status written = writeText(options.text("--csv"), csv(kvColumns(), rows)); !written)
       return written.error();

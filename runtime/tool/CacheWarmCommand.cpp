@@ -99,7 +99,7 @@ Result<int> cacheWarmCommand(const Options &options) {
   Result<Engine> engine = Engine::create(*device, *chosen);
   if (!engine)
     return engine.error();
-  printLine("device", device->name() + ", " + device->target());
+  printLine("device", deviceText(*device));
   printLine("folder", folders->kernels.directory);
 
   auto total = static_cast<int64_t>(gemms->size() * shapes->size());

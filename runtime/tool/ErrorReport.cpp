@@ -16,11 +16,7 @@ namespace {
 constexpr const char *allTensors = "all";
 
 // Six significant digits, whatever the size.
-std::string exactNumber(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
-}
+std::string exactNumber(double value) { return significantNumber(value, 6); }
 
 std::string outputOf(const ErrorRow &row, const char *none) {
   return row.output ? exactNumber(row.output->relative()) : none;

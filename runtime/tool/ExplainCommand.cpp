@@ -30,15 +30,9 @@ std::vector<std::string> rowOf(const Alternative &alternative) {
   std::vector<std::string> row = {std::string(dsl::name(alternative.scales)), rolesOf(alternative)};
   if (alternative.plan) {
     const compiler::Schedule &s = alternative.plan->schedule;
-    auto join = [](std::initializer_list<int64_t> parts) {
-      std::string text;
-      for (int64_t part : parts)
-        text += (text.empty() ? "" : " x ") + std::to_string(part);
-      return text;
-    };
     row.insert(row.end(), {microseconds(alternative.plan->predictedMicroseconds),
-                           join({s.tileM, s.tileN, s.tileK}), join({s.warpsM, s.warpsN, s.warpsK}),
-                           std::to_string(s.pipeline),
+                           extentsText({s.tileM, s.tileN, s.tileK}),
+                           extentsText({s.warpsM, s.warpsN, s.warpsK}), std::to_string(s.pipeline),
                            s.streamsK() ? "stream, " + std::to_string(s.residentCtas) + " CTAs"
                                         : std::to_string(s.splitK)});
   } else {
@@ -74,12 +68,11 @@ Result<std::string> plotOf(const dsl::Gemm &gemm, const compiler::Problem &probl
     Panel panel{device.name, {}};
     for (auto &[name, line] : lines)
       panel.lines.push_back(std::move(line));
-    figures.push_back(
-        {gemm.name + ", n = " + std::to_string(problem.n) + ", k = " + std::to_string(problem.k),
-         "m, rows of the activations",
-         "predicted time, us",
-         0,
-         {panel}});
+    figures.push_back({gemm.name + ", " + weightText(problem.n, problem.k),
+                       "m, rows of the activations",
+                       "predicted time, us",
+                       0,
+                       {panel}});
   }
   return lineCharts(figures);
 }
@@ -111,8 +104,7 @@ Result<int> explainCommand(const Options &options) {
 
   const std::string &type = all->front().plan->mmaType;
   std::optional<double> rho = device->rates.rho(type);
-  printLine("gemm", gemm->name + ", m = " + std::to_string(problem.m) + ", n = " +
-                        std::to_string(problem.n) + ", k = " + std::to_string(problem.k));
+  printLine("gemm", gemm->name + ", " + shapeText({problem.m, problem.n, problem.k}));
   printLine("device",
             plannedFor(*device) + (rho ? ", rho of " + type + " " + shortNumber(*rho) : ""));
   if (auto f16 = compiler::predictLibraryMicroseconds(problem, "f16", *device))

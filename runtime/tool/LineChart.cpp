@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 
 namespace rho::tool {
 
@@ -160,11 +159,7 @@ public:
 
 private:
   // "2e+07", where all digits would have no room beside the plot.
-  static std::string powerOfTen(double value) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%.2g", value);
-    return text;
-  }
+  static std::string powerOfTen(double value) { return significantNumber(value, 2); }
   static std::string powerOfTwo(int exponent) {
     return fixedNumber(std::exp2(exponent), std::max(0, -exponent));
   }

@@ -8,6 +8,7 @@
 #include "runtime/tool/Table.h"
 #include "runtime/tool/Tool.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -112,13 +113,6 @@ struct CandidateRow {
   }
 };
 
-std::string joined(std::initializer_list<int64_t> parts) {
-  std::string text;
-  for (int64_t part : parts)
-    text += (text.empty() ? "" : " x ") + std::to_string(part);
-  return text;
-}
-
 std::string csvOf(const Model &model, const ModelPlan &plan, const compiler::DeviceModel &device) {
   using compiler::Plan;
   static const std::vector<CsvColumn<CandidateRow>> columns = {
@@ -168,7 +162,7 @@ std::string csvOf(const Model &model, const ModelPlan &plan, const compiler::Dev
       {"tile",
        [](const CandidateRow &row) {
          return row.ofPlan([](const Plan &p) {
-           return joined({p.schedule.tileM, p.schedule.tileN, p.schedule.tileK});
+           return extentsText({p.schedule.tileM, p.schedule.tileN, p.schedule.tileK});
          });
        }},
       {"split_k",

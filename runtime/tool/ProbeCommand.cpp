@@ -18,7 +18,7 @@ Result<int> probeCommand(const Options &options) {
   Result<std::vector<ProbedFigure>> figures = probe(*device);
   if (!figures)
     return figures.error();
-  printLine("device", device->name() + ", " + device->target());
+  printLine("device", deviceText(*device));
   std::vector<std::vector<std::string>> rows = {
       {"figure", "declared", "measured", "ratio", "unit"}};
   for (const ProbedFigure &figure : *figures)

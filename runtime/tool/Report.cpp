@@ -1,5 +1,6 @@
 #include "runtime/tool/Report.h"
 
+#include "dsl/Findings.h"
 #include "dsl/Utf8.h"
 #include "runtime/files/SignalsHeld.h"
 
@@ -34,13 +35,16 @@ std::string fixedNumber(double value, int digits) {
   return text;
 }
 
+std::string significantNumber(double value, int digits) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.*g", digits, value);
+  return text;
+}
+
 std::string shortNumber(double value) {
   double size = std::fabs(value);
-  if (!std::isfinite(value) || (size != 0 && (size < 1e-4 || size >= 1e9))) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%.3g", value);
-    return text;
-  }
+  if (!std::isfinite(value) || (size != 0 && (size < 1e-4 || size >= 1e9)))
+    return significantNumber(value, 3);
   int before = size < 1e-4 ? 0 : static_cast<int>(std::floor(std::log10(size)));
   return fixedNumber(value, std::clamp(2 - before, 0, 6));
 }
@@ -51,11 +55,7 @@ std::string numberOrNone(const std::optional<double> &value) {
 
 std::string microseconds(double value) { return fixedNumber(value, value < 100 ? 2 : 1); }
 
-std::string bitCount(double bits) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.6g bits per element", bits);
-  return text;
-}
+std::string bitCount(double bits) { return significantNumber(bits, 6) + " bits per element"; }
 
 std::string byteCount(int64_t bytes) {
   static constexpr const char *units[] = {" bytes", " KB", " MB", " GB", " TB"};
@@ -64,6 +64,25 @@ std::string byteCount(int64_t bytes) {
   for (; value >= 1000 && unit + 1 < std::size(units); ++unit)
     value /= 1000;
   return (unit == 0 ? std::to_string(bytes) : shortNumber(value)) + units[unit];
+}
+
+std::string weightText(int64_t n, int64_t k) {
+  return "n = " + std::to_string(n) + ", k = " + std::to_string(k);
+}
+
+std::string shapeText(const GemmShape &shape) {
+  return "m = " + std::to_string(shape.m) + ", " + weightText(shape.n, shape.k);
+}
+
+std::string extentsText(std::initializer_list<int64_t> extents) {
+  std::string text;
+  for (int64_t extent : extents)
+    text += (text.empty() ? "" : " x ") + std::to_string(extent);
+  return text;
+}
+
+std::string deviceText(const Device &device) {
+  return dsl::visible(device.name()) + ", " + device.target();
 }
 
 static int firstLineFailure = 0;

@@ -5,6 +5,7 @@
 #include "runtime/Stopwatch.h"
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,9 +20,15 @@ size_t lettersOf(std::string_view text);
 std::string shortNumber(double value);
 std::string numberOrNone(const std::optional<double> &value); // shortNumber(), or an empty text
 std::string fixedNumber(double value, int digits);
-std::string microseconds(double value); // of a kernel
-std::string bitCount(double bits);      // "4.125 bits per element"
-std::string byteCount(int64_t bytes);   // "69.6 KB" in units of 1000
+std::string significantNumber(double value, int digits); // as "%g"
+std::string microseconds(double value);                  // of a kernel
+std::string bitCount(double bits);                       // "4.125 bits per element"
+std::string byteCount(int64_t bytes);                    // "69.6 KB" in units of 1000
+
+std::string shapeText(const GemmShape &shape);                   // "m = 16, n = 4096, k = 4096"
+std::string weightText(int64_t n, int64_t k);                    // "n = 4096, k = 4096"
+std::string extentsText(std::initializer_list<int64_t> extents); // "64 x 128 x 64"
+std::string deviceText(const Device &device);                    // "NVIDIA H200, sm_90a"
 
 // "label      text"; an empty label goes on with the line before.
 void printLine(std::string_view label, std::string_view text);

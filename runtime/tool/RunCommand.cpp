@@ -1,3 +1,4 @@
+#include "compiler/TextFields.h"
 #include "runtime/Kernel.h"
 #include "runtime/tool/Bench.h"
 #include "runtime/tool/Inputs.h"
@@ -33,15 +34,13 @@ std::string summary(const dsl::Format &format) {
 
 void printDeclaration(const Gemm &gemm, const Device &device) {
   const dsl::Gemm &declared = *gemm.impl().gemm;
-  GemmShape shape = gemm.shape();
-  printLine("gemm", declared.name + ", m = " + std::to_string(shape.m) +
-                        ", n = " + std::to_string(shape.n) + ", k = " + std::to_string(shape.k) +
-                        ", output " + std::string(declared.output.name()));
+  printLine("gemm", declared.name + ", " + shapeText(gemm.shape()) + ", output " +
+                        std::string(declared.output.name()));
   printLine("weight",
             summary(declared.weight) + ", " + byteCount(gemm.packedWeightBytes()) + " packed");
   printLine("activation", summary(declared.activation));
   printStored(*gemm.impl().prepared->target);
-  printLine("device", device.name() + ", " + device.target());
+  printLine("device", deviceText(device));
 }
 
 void printPlan(const CompileReport &report) {
@@ -51,11 +50,9 @@ void printPlan(const CompileReport &report) {
                   : "the planner");
   std::string_view text = report.plan;
   const char *label = "plan";
-  while (!text.empty()) {
-    size_t end = text.find('\n');
-    printLine(label, text.substr(0, end));
+  while (std::optional<std::string_view> line = compiler::takeLine(text)) {
+    printLine(label, *line);
     label = "";
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }
 }
 

@@ -17,10 +17,6 @@ namespace {
 using Peer = SuiteRow::Peer;
 using Measure = std::function<std::optional<double>(const SuiteRow &row)>;
 
-std::string titleOf(const GemmShape &shape) {
-  return "n = " + std::to_string(shape.n) + ", k = " + std::to_string(shape.k);
-}
-
 // The distinct values of something over the rows, in the order of their first.
 template <class ValueOf> auto distinct(const std::vector<SuiteRow> &rows, const ValueOf &valueOf) {
   std::vector<std::decay_t<decltype(valueOf(rows[0]))>> values;
@@ -41,16 +37,15 @@ std::string titleOf(const SuiteRow &row) {
   return row.launch == launchName(true) ? row.name + ", dependent" : row.name;
 }
 
+std::string gemmOnly(const FullRow &full, std::string text) {
+  return full.row->peer == Peer::None ? std::move(text) : "";
+}
+std::string productOnly(const FullRow &full, std::string text) {
+  return full.row->peer == Peer::Floor ? "" : std::move(text);
+}
+
 const std::vector<CsvColumn<FullRow>> &suiteColumns() {
   using Row = FullRow;
-  auto ofGemm = [](const Row &full, std::string text) {
-    return full.row->peer == Peer::None ? std::move(text) : "";
-  };
-  static const auto gemmOnly = ofGemm;
-  auto ofProduct = [](const Row &full, std::string text) {
-    return full.row->peer == Peer::Floor ? "" : std::move(text);
-  };
-  static const auto productOnly = ofProduct;
   static const std::vector<CsvColumn<Row>> all = {
       {"kernel", [](const Row &full) { return full.row->name; }},
       {"device", [](const Row &full) { return full.row->device; }},
@@ -141,7 +136,7 @@ LineFigure figure(const std::vector<SuiteRow> &rows, const std::string &title,
       all.emplace_back().*member = name;
       return all.back();
     };
-    Panel &panel = find(figure.panels, titleOf(row.shape), &Panel::title);
+    Panel &panel = find(figure.panels, weightText(row.shape.n, row.shape.k), &Panel::title);
     find(panel.lines, titleOf(row), &Line::name)
         .points.emplace_back(static_cast<double>(row.shape.m), *value);
   }

@@ -91,9 +91,7 @@ Status Suite::compile(const std::vector<BenchGemm> &gemms, bool useTuned, bool o
         gemms[gemm].module, gemms[gemm].name, {sizesM[shape % sizesM.size()], weight.n, weight.k});
     progress.update("compiling, " + std::to_string(++done) + " of " + std::to_string(total));
   });
-  for (const BenchGemm &gemm : gemms) {
-    if (!oneWeight)
-      break;
+  for (const BenchGemm &gemm : oneWeight ? gemms : std::vector<BenchGemm>()) {
     Kernels &shared =
         kernels.emplace_back(Kernels{gemm.name + "_one_weight", gemm.title() + ", one weight", {}});
     for (const WeightShape &weight : weights) {
@@ -179,8 +177,7 @@ Result<SuiteRow> Suite::measureGemm(const std::string &name, const Gemm &gemm) {
   row.paddedM = row.shape.m;
   row.time = *time;
   row.weightBytes = gemm.packedWeightBytes();
-  row.tile = std::to_string(image.tileM) + " x " + std::to_string(image.tileN) + " x " +
-             std::to_string(image.tileK);
+  row.tile = extentsText({image.tileM, image.tileN, image.tileK});
   row.pipeline = image.pipeline;
   row.splitK = image.splitK;
   const compiler::Plan &plan = gemm.impl().plan();
@@ -220,7 +217,7 @@ void Suite::take(Result<SuiteRow> row, std::string &line) {
 
 void Suite::measure(size_t index) {
   const WeightShape &weight = weights[index];
-  std::string shape = "n = " + std::to_string(weight.n) + ", k = " + std::to_string(weight.k);
+  std::string shape = weightText(weight.n, weight.k);
   printLine("shape", shape);
   auto measureAll = [&](const std::string &name, const auto &one) {
     std::string line;

@@ -133,8 +133,7 @@ Result<int> tuneCommand(const Options &options) {
               static_cast<uint64_t>(options.count("--seed").value_or(1)));
   for (const BenchGemm &gemm : task->gemms)
     for (const WeightShape &weight : chooseWeights(options)) {
-      printLine(gemm.title(),
-                "n = " + std::to_string(weight.n) + ", k = " + std::to_string(weight.k));
+      printLine(gemm.title(), weightText(weight.n, weight.k));
       for (int64_t m : options.counts("--m", suiteRows()))
         tuner.tune(gemm, {m, weight.n, weight.k});
       // After each weight: what is there stays when a long run is cut off.

@@ -1,6 +1,8 @@
 #include "runtime/tool/Tuning.h"
 
 #include "compiler/ErrorBound.h"
+#include "compiler/TextFields.h"
+#include "dsl/Findings.h"
 #include "kernels/Reference.h"
 #include "runtime/Kernel.h"
 #include "runtime/Scalar.h"
@@ -12,18 +14,12 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
-#include <sstream>
 
 namespace rho::tool {
 
 namespace {
 
 constexpr int64_t mostRows = 16;
-
-std::string titleOf(const TunedRow &row) {
-  return row.gemm + ", m = " + std::to_string(row.shape.m) +
-         ", n = " + std::to_string(row.shape.n) + ", k = " + std::to_string(row.shape.k);
-}
 
 // The first and the last, and others in between that are at different places of their tiles.
 std::vector<int64_t> spreadRows(int64_t m) {
@@ -78,12 +74,13 @@ std::string scheduleText(const std::string &plan) {
   Result<compiler::Plan> parsed = compiler::Plan::parse(plan);
   if (!parsed)
     return {};
-  std::istringstream lines(parsed->printForKernel());
-  std::string text;
-  for (std::string line; std::getline(lines, line);)
-    if (!line.starts_with("shape ") && !line.starts_with("target "))
-      text += (text.empty() ? "" : ", ") + line;
-  return text;
+  const std::string printed = parsed->printForKernel();
+  std::vector<std::string> kept;
+  for (std::string_view lines = printed;
+       std::optional<std::string_view> line = compiler::takeLine(lines);)
+    if (!line->starts_with("shape ") && !line->starts_with("target "))
+      kept.emplace_back(*line);
+  return dsl::join(kept);
 }
 
 TunedRow tunedRow(const std::string &gemm, const Device &device, const GemmShape &shape,
@@ -157,7 +154,7 @@ std::string plannerSummary(const std::vector<TunedRow> &rows) {
     return {};
   return "planned / best " + fixedNumber(geometricMean(ratios), 3) + ", geometric mean of " +
          std::to_string(ratios.size()) + "; worst " + fixedNumber(*worst->ratio(), 3) + " of " +
-         titleOf(*worst);
+         worst->gemm + ", " + shapeText(worst->shape);
 }
 
 Result<ExpectedRows> ExpectedRows::create(const Device &device, const Gemm &gemm,

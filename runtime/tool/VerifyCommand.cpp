@@ -141,6 +141,32 @@ std::string runLine(const BenchGemm &gemm, const GemmShape &shape, const std::st
          shellWord(device) + " --untuned" + (launch.empty() ? "" : " --launch " + launch);
 }
 
+// What problems are at most. Errors: bad_option_value.
+Result<GemmShape> largestProblem(const Options &options) {
+  GemmShape most{300, 2000, 4000};
+  for (auto [name, extent, limit] : {std::tuple{"--m", &most.m, compiler::largestBatch},
+                                     std::tuple{"--n", &most.n, compiler::largestExtent},
+                                     std::tuple{"--k", &most.k, compiler::largestExtent}}) {
+    *extent = options.count(name).value_or(*extent);
+    if (*extent > limit)
+      return makeError(DiagId::bad_option_value,
+                       {name, std::to_string(*extent), "at most " + std::to_string(limit)});
+  }
+  return most;
+}
+
+std::vector<Result<Gemm>> compileAll(const Engine &engine, const std::vector<BenchGemm> &gemms,
+                                     std::span<const RandomProblem> problems) {
+  std::vector<Result<Gemm>> compiled(problems.size(), Gemm());
+  Progress progress("compiling");
+  parallelFor(static_cast<int64_t>(problems.size()), [&](int64_t i) {
+    const RandomProblem &problem = problems[static_cast<size_t>(i)];
+    const BenchGemm &gemm = gemms[problem.gemm];
+    compiled[static_cast<size_t>(i)] = engine.compile(gemm.module, gemm.name, problem.shape);
+  });
+  return compiled;
+}
+
 } // namespace
 
 Result<int> verifyCommand(const Options &options) {
@@ -162,32 +188,19 @@ Result<int> verifyCommand(const Options &options) {
   if (count > mostProblems)
     return makeError(DiagId::bad_option_value,
                      {"--count", std::to_string(count), "at most " + std::to_string(mostProblems)});
-  GemmShape most{300, 2000, 4000};
-  for (auto [name, extent, limit] : {std::tuple{"--m", &most.m, compiler::largestBatch},
-                                     std::tuple{"--n", &most.n, compiler::largestExtent},
-                                     std::tuple{"--k", &most.k, compiler::largestExtent}}) {
-    *extent = options.count(name).value_or(*extent);
-    if (*extent > limit)
-      return makeError(DiagId::bad_option_value,
-                       {name, std::to_string(*extent), "at most " + std::to_string(limit)});
-  }
+  Result<GemmShape> most = largestProblem(options);
+  if (!most)
+    return most.error();
   std::vector<RandomProblem> problems =
-      randomProblems(count, gemms->size(), most, static_cast<uint64_t>(seed));
-  printLine("device", device->name() + ", " + device->target());
+      randomProblems(count, gemms->size(), *most, static_cast<uint64_t>(seed));
+  printLine("device", deviceText(*device));
 
   std::vector<VerifyRow> rows;
   size_t failed = 0;
   for (size_t begin = 0; begin < problems.size(); begin += compiledAtOnce) {
     size_t end = std::min(problems.size(), begin + compiledAtOnce);
-    std::vector<Result<Gemm>> compiled(end - begin, Gemm());
-    {
-      Progress progress("compiling");
-      parallelFor(static_cast<int64_t>(compiled.size()), [&](int64_t i) {
-        const RandomProblem &problem = problems[begin + static_cast<size_t>(i)];
-        const BenchGemm &gemm = (*gemms)[problem.gemm];
-        compiled[static_cast<size_t>(i)] = engine->compile(gemm.module, gemm.name, problem.shape);
-      });
-    }
+    const std::vector<Result<Gemm>> compiled =
+        compileAll(*engine, *gemms, std::span(problems).subspan(begin, end - begin));
     Progress progress("checking");
     for (size_t i = begin; i < end; ++i) {
       const BenchGemm &gemm = (*gemms)[problems[i].gemm];

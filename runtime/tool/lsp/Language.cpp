@@ -6,7 +6,6 @@
 #include "runtime/tool/lsp/Resolve.h"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace rho::tool::lsp {
 
@@ -19,11 +18,7 @@ using TargetKind = Target::Kind;
 std::string code(std::string_view text) { return "`" + std::string(text) + "`"; }
 std::string fenced(const std::string &text) { return "```rho\n" + text + "```\n"; }
 
-std::string number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
-}
+std::string number(double value) { return significantNumber(value, 9); }
 
 std::string kindOf(dsl::ElementType type) {
   switch (type.kind()) {
