@@ -102,6 +102,18 @@ TEST(DevicesTest, planningAndRunningTakeADescribedDevice) {
               HasSubstr("[option_conflict]"));
 }
 
+TEST(DevicesTest, AProductMovesNoCursor) {
+  std::string text = described("mine");
+  text.replace(text.find("described"), 9, "\x1b[31mred");
+  const std::string device = put("red.rho", text);
+  for (const char *command : {"run", "bench"}) {
+    const ToolResult result = runTool({command, gemmFile("int4_g128_f16"), "--m", "1", "--n", "64",
+                                       "--k", "128", "--device", device});
+    EXPECT_THAT(result.out, HasSubstr("A \\x1b[31mred GPU (emulated)")) << command;
+    EXPECT_THAT(result.out, testing::Not(HasSubstr("\x1b"))) << command;
+  }
+}
+
 // A file that standard output goes to is not replaced by an output of that name.
 TEST(DevicesTest, OutputsMayGoWhereStandardOutputGoes) {
   const std::string log = put("log", "");
