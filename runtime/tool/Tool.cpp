@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 namespace rho::tool {
 
@@ -41,61 +42,47 @@ Result<int> help(const Options &options) {
                    {dsl::shown(name), dsl::suggestion(name, known), dsl::join(known)});
 }
 
+Result<int> version(const Options &options) {
+  if (!options.files().empty())
+    return makeError(DiagId::bad_option_value,
+                     {"FILE", options.files()[0], "'rho --version' reads no files"});
+  std::printf("rho %s (LLVM %s, build %s)\n", RHO_VERSION,
+              std::string(compiler::llvmVersion()).c_str(),
+              std::string(compiler::buildId()).c_str());
+  return success;
+}
+
+constexpr std::pair<Command, Result<int> (*)(const Options &options)> handlers[] = {
+    {Command::Run, runCommand},
+    {Command::Check, checkCommand},
+    {Command::Fmt, fmtCommand},
+    {Command::Lsp, lspCommand},
+    {Command::Compile, compileCommand},
+    {Command::Bench, benchCommand},
+    {Command::Tune, tuneCommand},
+    {Command::Verify, verifyCommand},
+    {Command::Devices, devicesCommand},
+    {Command::Explain, explainCommand},
+    {Command::Plan, planCommand},
+    {Command::Probe, probeCommand},
+    {Command::Rotate, rotateCommand},
+    {Command::Quantize, quantizeCommand},
+    {Command::Error, errorCommand},
+    {Command::CacheList, cacheListCommand},
+    {Command::CacheVerify, cacheVerifyCommand},
+    {Command::CacheClear, cacheClearCommand},
+    {Command::CacheExport, cacheExportCommand},
+    {Command::CacheImport, cacheImportCommand},
+    {Command::CacheWarm, cacheWarmCommand},
+    {Command::Help, help},
+    {Command::Version, version},
+};
+static_assert(std::size(handlers) == static_cast<size_t>(Command::Version) + 1);
+
 Result<int> dispatch(const Options &options) {
-  switch (options.command()) {
-  case Command::Run:
-    return runCommand(options);
-  case Command::Check:
-    return checkCommand(options);
-  case Command::Fmt:
-    return fmtCommand(options);
-  case Command::Lsp:
-    return lspCommand(options);
-  case Command::Compile:
-    return compileCommand(options);
-  case Command::Bench:
-    return benchCommand(options);
-  case Command::Tune:
-    return tuneCommand(options);
-  case Command::Verify:
-    return verifyCommand(options);
-  case Command::Devices:
-    return devicesCommand(options);
-  case Command::Explain:
-    return explainCommand(options);
-  case Command::Plan:
-    return planCommand(options);
-  case Command::Probe:
-    return probeCommand(options);
-  case Command::Rotate:
-    return rotateCommand(options);
-  case Command::Quantize:
-    return quantizeCommand(options);
-  case Command::Error:
-    return errorCommand(options);
-  case Command::CacheList:
-    return cacheListCommand(options);
-  case Command::CacheVerify:
-    return cacheVerifyCommand(options);
-  case Command::CacheClear:
-    return cacheClearCommand(options);
-  case Command::CacheExport:
-    return cacheExportCommand(options);
-  case Command::CacheImport:
-    return cacheImportCommand(options);
-  case Command::CacheWarm:
-    return cacheWarmCommand(options);
-  case Command::Help:
-    return help(options);
-  case Command::Version:
-    if (!options.files().empty())
-      return makeError(DiagId::bad_option_value,
-                       {"FILE", options.files()[0], "'rho --version' reads no files"});
-    std::printf("rho %s (LLVM %s, build %s)\n", RHO_VERSION,
-                std::string(compiler::llvmVersion()).c_str(),
-                std::string(compiler::buildId()).c_str());
-    return success;
-  }
+  for (const auto &[command, run] : handlers)
+    if (command == options.command())
+      return run(options);
   return failure;
 }
 
