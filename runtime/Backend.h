@@ -1,8 +1,8 @@
 // What the engine needs of a device: the GPU and the emulator stand behind this one interface.
 #pragma once
 
+#include "compiler/Devices.h"
 #include "compiler/KernelImage.h"
-#include "compiler/Plan.h"
 #include "dsl/Format.h"
 #include "runtime/Rho.h"
 #include "runtime/cache/DiskCache.h"

@@ -1,5 +1,4 @@
 #include "compiler/Devices.h"
-#include "compiler/Targets.h"
 #include "dsl/Findings.h"
 #include "runtime/Handles.h"
 #include "runtime/cuda/CudaBackend.h"

@@ -8,7 +8,6 @@
 #include "runtime/cache/DiskCache.h"
 #include "runtime/cache/Sha256.h"
 
-#include <functional>
 #include <optional>
 
 namespace rho {

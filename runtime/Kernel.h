@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/OnTarget.h"
+#include "compiler/Plan.h"
 #include "runtime/Handles.h"
 #include "runtime/Quantizer.h"
 

@@ -1,7 +1,6 @@
 // From a place in a kernel back to the declaration that it stems from.
 #pragma once
 
-#include "compiler/KernelImage.h"
 #include "dsl/Error.h"
 #include "dsl/Format.h"
 

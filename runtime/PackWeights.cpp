@@ -2,7 +2,6 @@
 #include "compiler/Layout.h"
 #include "compiler/PackChecks.h"
 #include "dsl/Findings.h"
-#include "dsl/Numbers.h"
 #include "dsl/Parallel.h"
 #include "dsl/StoredFactors.h"
 #include "runtime/Kernel.h"

@@ -8,10 +8,8 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
-#include <filesystem>
 #include <optional>
 #include <sys/stat.h>
-#include <unistd.h>
 
 namespace rho::cache {
 namespace {

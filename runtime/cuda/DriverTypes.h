@@ -2,7 +2,6 @@
 // needs no CUDA toolkit. Values: CUDA Driver API reference, "Data types used by CUDA driver".
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace rho::cuda {
@@ -36,7 +35,6 @@ enum DeviceAttribute : int {
 
 // CUfunction_attribute
 enum FunctionAttribute : int {
-  SHARED_SIZE_BYTES = 1,
   LOCAL_SIZE_BYTES = 3,
   NUM_REGS = 4,
   MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,

@@ -1,5 +1,5 @@
 #include "dsl/Findings.h"
-#include "runtime/EngineImpl.h"
+#include "runtime/Handles.h"
 #include "runtime/files/SignalsHeld.h"
 #include "runtime/tool/BarChart.h"
 #include "runtime/tool/Bench.h"
@@ -10,7 +10,6 @@
 #include "runtime/tool/TimingOperands.h"
 #include "runtime/tool/Tool.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -19,7 +18,6 @@
 #include <filesystem>
 #include <map>
 #include <thread>
-#include <unistd.h>
 
 namespace rho::tool {
 

@@ -6,7 +6,6 @@
 #include "runtime/tool/Csv.h"
 #include "runtime/tool/Files.h"
 #include "runtime/tool/Report.h"
-#include "runtime/tool/Table.h"
 #include "runtime/tool/Timing.h"
 #include "runtime/tool/Tool.h"
 

@@ -1,6 +1,5 @@
 #include "compiler/Compiler.h"
 #include "compiler/DecodeText.h"
-#include "dsl/Findings.h"
 #include "runtime/tool/Files.h"
 #include "runtime/tool/Tool.h"
 

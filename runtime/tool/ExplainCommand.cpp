@@ -1,5 +1,4 @@
 #include "compiler/Explain.h"
-#include "dsl/Findings.h"
 #include "dsl/Module.h"
 #include "runtime/tool/Files.h"
 #include "runtime/tool/LineChart.h"

@@ -4,8 +4,8 @@
 #include "kernels/TensorHeader.h"
 #include "runtime/Kernel.h"
 #include "runtime/Scalar.h"
+#include "runtime/Stopwatch.h"
 #include "runtime/tool/Inputs.h"
-#include "runtime/tool/Report.h"
 
 namespace rho::tool {
 

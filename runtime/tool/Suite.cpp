@@ -1,6 +1,6 @@
 #include "runtime/tool/Suite.h"
 
-#include "compiler/Plan.h"
+#include "compiler/Devices.h"
 #include "runtime/Handles.h"
 #include "runtime/tool/Bench.h"
 #include "runtime/tool/Csv.h"

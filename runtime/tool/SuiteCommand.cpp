@@ -8,7 +8,6 @@
 #include "runtime/tool/SuitePeers.h"
 #include "runtime/tool/Tool.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
