@@ -53,9 +53,7 @@ public:
   Result<DevicePointer> allocate(int64_t bytes) override {
     std::lock_guard lock(mutex);
     // The host's own limit: past it the host kernel would end the process, not the allocation.
-    if (bytes > physicalBytes() - allocated)
-      return makeError(DiagId::out_of_memory, {std::to_string(bytes), device.name});
-    uint64_t address = memory.allocate(bytes);
+    const uint64_t address = bytes > physicalBytes() - allocated ? 0 : memory.allocate(bytes);
     if (address == 0)
       return makeError(DiagId::out_of_memory, {std::to_string(bytes), device.name});
     if (Status filled = memory.fill(address, 0, bytes); !filled)
