@@ -81,9 +81,11 @@ std::optional<DecodeSequence> fractionsToS8(const ElementCore &core) {
     bool exact = std::all_of(core.values.begin(), core.values.end(), [&](double value) {
       return std::isnan(value) || exactIn(s8, std::ldexp(value, log2));
     });
-    std::optional<DecodeSequence> halves;
-    if (exact && !core.values.empty())
-      halves = extractElement(*core.type, "f16");
+    if (!exact || core.values.empty())
+      continue;
+    const std::vector<SynthesizedDecode> found = foundDecodes(core, "f16", smallestUsefulLog2);
+    std::optional<DecodeSequence> halves =
+        found.empty() ? extractElement(*core.type, "f16") : std::optional(found[0].sequence);
     if (halves)
       return narrowedToS8(*std::move(halves), log2);
   }

@@ -22,24 +22,15 @@ struct Field {
 
 // Takes codes out of the words of a unit. A group is the codes of one register of lanes. Code bits
 // of a plane lie in lanes of the words themselves, groups beside each other, so that one shift and
-// one mask take a plane's bits of a group. Where there is room for codes at several places of a
-// lane, up to bit `room`, consecutive groups take them as far apart as the first plane has its
-// bits, and share the shifts.
+// one mask take a plane's bits of a group.
 class Extractor {
 public:
-  Extractor(DecodeProgram &program, int codeBits, int laneBits, int sparseBits = 0, int room = 0)
+  Extractor(DecodeProgram &program, int codeBits, int laneBits, int sparseBits = 0)
       : program(program), laneBits(laneBits), planes(planesOf(codeBits, sparseBits)),
-        smallestPlane(std::min(planes.front().bits, planes.back().bits)) {
-    int step = planes.front().bits;
-    while (sparseBits == 0 && (2 * places - 1) * step + codeBits <= room &&
-           2 * places * step <= laneBits)
-      places *= 2;
-  }
+        smallestPlane(std::min(planes.front().bits, planes.back().bits)) {}
 
   int codes() const { return 32 / smallestPlane; }
   int groups() const { return codes() * laneBits / 32; }
-  // Where the lowest bit of a group's codes is in a lane, of fields that begin at bit 0.
-  int base(int group) const { return group % places * planes.front().bits; }
 
   // The fields of a group's codes in their lanes, over the bits of `rest`.
   Operand fields(int group, const std::vector<Field> &wanted, uint32_t rest = 0) {
@@ -53,7 +44,7 @@ public:
             high = std::min(field.from + field.count, shift + plane);
         if (low < high) {
           int at = inLane(group, plane) + low - shift;
-          int to = field.to + base(group) + low - field.from;
+          int to = field.to + low - field.from;
           masks[{word + group / perWord, at - to}] |= lowBits(high - low) << to;
         }
         word += codes() * plane / 32;
@@ -115,23 +106,10 @@ private:
   int laneBits;
   std::vector<CodePlane> planes;
   int smallestPlane;
-  int places = 1; // of a group's codes in a lane, a power of two
   std::map<std::pair<int, int>, Operand> known;
 
-  // The lowest bit of a group in the lanes of a plane's word: as far up as base() is, so that
-  // groups that differ in nothing else have the same shifts; what else tells groups apart takes the
-  // bits of the place that are left, low ones first.
-  int inLane(int group, int plane) const {
-    int rest = group % (laneBits / plane) / places, result = base(group);
-    for (int bit = plane; rest != 0; bit *= 2) {
-      bool ofBase = bit >= planes.front().bits && bit < places * planes.front().bits;
-      if (ofBase)
-        continue;
-      result += (rest & 1) * bit;
-      rest >>= 1;
-    }
-    return result;
-  }
+  // The lowest bit of a group in the lanes of a plane's word.
+  int inLane(int group, int plane) const { return group % (laneBits / plane) * plane; }
 
   Operand shifted(int word, int right) {
     if (right == 0)
@@ -201,14 +179,6 @@ private:
 
   Operand plus(Operand x, double addend) { return p.plus(mma.name(), x, constant(both(addend))); }
 
-  // magic + u * 2^base to u - bias.
-  Operand minusMagic(Operand x, int base, double magic, double bias) {
-    double slope = std::ldexp(1, -base), addend = -magic * slope - bias;
-    if (base == 0)
-      return plus(x, addend);
-    return p.fma(mma.name(), x, constant(both(slope)), constant(both(addend)));
-  }
-
   // Integers by an offset. Signed codes are stored in offset binary.
   bool integers() {
     bool isSigned = type.kind() == dsl::ElementType::Kind::Signed;
@@ -216,7 +186,7 @@ private:
       return isSigned || bits < mma.bits() ? integerLanes(isSigned) : false;
     if (!isHalf())
       return false;
-    Extractor extractor(p, bits, 16, result.sparseBits, mma.mantissaBits());
+    Extractor extractor(p, bits, 16, result.sparseBits);
     double bias = isSigned ? offsetBinary() : 0;
     // The bits of 2^m with a small number u in its lowest mantissa bits are the number 2^m + u.
     double magic = std::ldexp(1.0, mma.mantissaBits());
@@ -225,7 +195,7 @@ private:
         return extractor.fields(group, {{from, count, 0}}, mma.encode(magic));
       };
       if (bits <= mma.mantissaBits()) {
-        p.output(minusMagic(number(0, bits), extractor.base(group), magic, bias));
+        p.output(plus(number(0, bits), -magic - bias));
         continue;
       }
       constexpr int half = 4; // 8 bits in bf16: a multiple of 16 and the rest

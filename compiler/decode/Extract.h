@@ -1,5 +1,4 @@
-// Decodes of any element of up to 8 bits, without a search: the ones in use where no shorter
-// sequence is known.
+// Decodes of any element of up to 8 bits, without a search: the ones in use where none is found.
 #pragma once
 
 #include "compiler/decode/Sequences.h"

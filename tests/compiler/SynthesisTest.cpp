@@ -49,9 +49,10 @@ void expectDecodes(const DecodeSequence &decode, const std::vector<double> &valu
                    const char *mmaType) {
   dsl::ElementType type = dsl::ElementType::get(mmaType);
   std::mt19937 random(1);
-  std::vector<int> holders(32);
+  const auto count = static_cast<size_t>(decode.program.words());
+  std::vector<int> holders(32 * count);
   for (int round = 0; round < 2000; ++round) {
-    uint32_t word = 0;
+    std::vector<uint32_t> words(count);
     std::vector<double> expected;
     for (const auto &reg : decode.bits)
       for (const std::vector<CodeBit> &places : reg) {
@@ -59,19 +60,21 @@ void expectDecodes(const DecodeSequence &decode, const std::vector<double> &valu
         while (std::isnan(values[code]))
           code = random() % values.size();
         for (size_t b = 0; b < places.size(); ++b) {
-          word |= (decode.stored(code) >> b & 1) << places[b].bit;
-          holders[static_cast<size_t>(places[b].bit)] += round == 0;
+          const auto word = static_cast<size_t>(places[b].word);
+          words[word] |= (decode.stored(code) >> b & 1) << places[b].bit;
+          holders[32 * word + static_cast<size_t>(places[b].bit)] += round == 0;
         }
         expected.push_back(std::ldexp(values[code], decode.log2Factor));
       }
-    std::vector<uint32_t> registers = decode.program.run({word}, {});
+    std::vector<uint32_t> registers = decode.program.run(words, {});
     size_t next = 0;
     for (uint32_t reg : registers)
       for (int at = 0; at < 32; at += type.bits())
         ASSERT_EQ(type.decode(reg >> at & ((1u << type.bits()) - 1)), expected[next++])
             << decode.program.print();
   }
-  EXPECT_EQ(holders, std::vector<int>(32, 1)) << "a bit of the word stands for none or two bits";
+  EXPECT_EQ(holders, std::vector<int>(32 * count, 1))
+      << "a bit of a word stands for none or two bits";
 }
 
 const InstructionRates rates;
@@ -86,6 +89,49 @@ TEST(Synthesis, EveryAlternativeDecodesEveryCode) {
         SCOPED_TRACE(std::string(element) + " to " + mmaType);
         expectDecodes(found.sequence, valuesOf(element), mmaType);
       }
+}
+
+// Codes whose bits divide no word's: instructions for 32 of them.
+TEST(Synthesis, UnitsOfSeveralWordsDecodeEveryCode) {
+  struct Unit {
+    const char *element, *mmaType;
+    int instructions;
+  };
+  for (const Unit &unit :
+       {Unit{"s3", "f16", 38},    Unit{"s3", "bf16", 47},   Unit{"s3", "s8", 17},
+        Unit{"u3", "e4m3", 17},   Unit{"s5", "f16", 44},    Unit{"s5", "bf16", 51},
+        Unit{"s5", "s8", 19},     Unit{"u5", "f16", 35},    Unit{"s6", "f16", 46},
+        Unit{"s6", "bf16", 46},   Unit{"s6", "s8", 18},     Unit{"u6", "bf16", 34},
+        Unit{"s7", "f16", 49},    Unit{"s7", "bf16", 51},   Unit{"s7", "s8", 21},
+        Unit{"e2m3", "f16", 44},  Unit{"e2m3", "bf16", 46}, Unit{"e2m3", "e4m3", 18},
+        Unit{"e3m2", "bf16", 42}, Unit{"e1m1", "f16", 38},  Unit{"e5m1", "bf16", 51}}) {
+    SCOPED_TRACE(std::string(unit.element) + " to " + unit.mmaType);
+    const DecodeSequence &found =
+        knownDecodes(valuesOf(unit.element), unit.mmaType, anyFactor).at(0).sequence;
+    EXPECT_EQ(found.instructions() * 32 / found.codes, unit.instructions);
+    EXPECT_TRUE(found.isScattered());
+    expectDecodes(found, valuesOf(unit.element), unit.mmaType);
+  }
+}
+
+// Each bit of a unit stands once in the words of its planes.
+TEST(Synthesis, UnitsAreScatteredOverThePlanes) {
+  for (const char *element : {"s3", "s5", "s6", "s7"}) {
+    const DecodeSequence &found = knownDecodes(valuesOf(element), "bf16", -24).at(0).sequence;
+    const int bits = dsl::ElementType::get(element).bits();
+    std::set<uint8_t> held;
+    size_t all = 0;
+    const std::vector<CodePlane> planes = planesOf(bits);
+    for (size_t plane = 0; plane < planes.size(); ++plane) {
+      const std::vector<uint8_t> unit = found.unitBits(plane);
+      EXPECT_EQ(unit.size(), static_cast<size_t>(found.codes * planes[plane].bits));
+      held.insert(unit.begin(), unit.end());
+      all += unit.size();
+    }
+    EXPECT_EQ(held.size(), all);
+    EXPECT_EQ(all, static_cast<size_t>(found.codes * bits));
+    EXPECT_LT(*held.rbegin() / 8, found.codes);
+  }
 }
 
 // Types that no construction was made for.
