@@ -1,6 +1,6 @@
 #include "runtime/emulator/Access.h"
-#include "runtime/emulator/BankConflicts.h"
 
+#include "runtime/emulator/BankConflicts.h"
 #include "runtime/emulator/Faults.h"
 
 #include <algorithm>
@@ -189,8 +189,7 @@ bool resolveGlobals(Warp &warp, const Inst &inst, uint32_t mask, uint32_t bytes,
       out.at[l] = reinterpret_cast<uint8_t *>(a.at[l] + offset);
     return true;
   }
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     if (misaligned(warp, inst, l, "global", a.at[l], bytes))
       return false;
     out.at[l] = resolveGlobal(warp, inst, l, a.at[l], bytes, kind);
@@ -249,8 +248,7 @@ bool resolve(Warp &warp, const Inst &inst, uint32_t mask, Space space, uint32_t 
              AccessKind kind, const LaneAddresses &a, LanePointers &out) {
   if (space == Space::Global || space == Space::Const)
     return resolveGlobals(warp, inst, mask, bytes, kind, a, out);
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     uint64_t address = a.at[l];
     Space actual = space;
     if (space == Space::Generic) {

@@ -24,8 +24,7 @@ void remember(Warp &w, uint32_t mask, uint32_t bytes, const LaneAddresses &to) {
     PendingCopy &copy = w.copies.emplace_back();
     copy.group = group;
     copy.bytes = bytes;
-    for (uint32_t rest = mask; rest; rest &= rest - 1) {
-      int l = std::countr_zero(rest);
+    for (int l : SetBits{mask}) {
       if (w.asyncGroup[l] != group)
         continue;
       copy.lanes |= 1u << l;
@@ -42,7 +41,7 @@ uint32_t sourceBytes(const Warp &w, const Inst &i, int l) {
   case SourceSize::Register:
     return w.reg<uint32_t>(i.c)[l];
   case SourceSize::IgnorePredicate:
-    return (w.predicate(i.c) ^ (i.mode ? ~0u : 0)) >> l & 1 ? 0 : i.width;
+    return w.predicate(i.c, i.mode) >> l & 1 ? 0 : i.width;
   }
   return i.width;
 }
@@ -53,11 +52,8 @@ Flow copyHandler(Warp &w, const Inst &i, uint32_t mask) {
   laneAddresses(w, i.b, int64_t(int32_t(i.aux)), i.flag & sourceIs32, from);
   SharedMemory &shared = w.cta->shared;
   uint32_t bytes = i.width;
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
-    uint64_t address = to.at[l];
-    if (address / windowBytes == sharedWindow / windowBytes)
-      to.at[l] = address %= windowBytes; // a generic address of shared memory
+  for (int l : SetBits{mask}) {
+    uint64_t address = to.at[l] = ownShared(to.at[l]);
     if (!checkShared(w, i, l, address, bytes))
       return Flow::Leave;
     uint32_t thread = w.index * 32 + uint32_t(l);
@@ -84,8 +80,8 @@ Flow copyHandler(Warp &w, const Inst &i, uint32_t mask) {
 }
 
 Flow asyncCommitHandler(Warp &w, const Inst &i, uint32_t mask) {
-  for (uint32_t rest = mask; rest; rest &= rest - 1)
-    ++w.asyncGroup[std::countr_zero(rest)];
+  for (int lane : SetBits{mask})
+    ++w.asyncGroup[lane];
   return Flow::Next;
 }
 
@@ -95,8 +91,7 @@ Flow asyncWaitHandler(Warp &w, const Inst &i, uint32_t mask) {
   for (size_t c = 0; c < w.copies.size(); ++c) {
     PendingCopy &copy = w.copies[c];
     uint32_t done = 0;
-    for (uint32_t rest = copy.lanes & mask; rest; rest &= rest - 1) {
-      int l = std::countr_zero(rest);
+    for (int l : SetBits{copy.lanes & mask}) {
       if (int64_t(copy.group) + i.imm < int64_t(w.asyncGroup[l])) {
         done |= 1u << l;
         w.cta->shared.endAsync(w.id, copy.address[l], copy.bytes);
@@ -134,10 +129,7 @@ void copy(Decoder &d, bool cacheAll) {
   d.expectOperands(policy ? 4 : 3, policy ? 5 : 4);
   int sourceBits = 64, destinationBits = 64;
   d.inst.b = d.address(1, sourceBits);
-  int64_t sourceOffset = d.inst.imm;
-  if (sourceOffset != int64_t(int32_t(sourceOffset)))
-    d.bad("an offset has 32 bits");
-  d.inst.aux = uint32_t(sourceOffset);
+  d.inst.aux = d.narrowOffset();
   d.inst.a = d.address(0, destinationBits);
   int64_t bytes = d.immediate(2);
   if (bytes != 16 && !(cacheAll && (bytes == 4 || bytes == 8)))
@@ -181,13 +173,8 @@ void cp(Decoder &d) {
     d.expectOperands(0);
     return d.emit(waitAllHandler);
   }
-  if (d.take("wait_group")) {
-    d.expectOperands(1);
-    d.inst.imm = d.immediate(0);
-    if (d.inst.imm < 0 || d.inst.imm > INT32_MAX)
-      d.bad("a number of groups is not negative");
-    return d.emit(asyncWaitHandler);
-  }
+  if (d.take("wait_group"))
+    return decodeWaitGroup(d, asyncWaitHandler);
   d.unknown();
 }
 

@@ -71,8 +71,7 @@ Flow atomicLanes(Warp &w, const Inst &i, uint32_t mask, Update update) {
     return Flow::Leave;
   publishGlobal(w, i, mask, addresses);
   const Bits *b = w.reg<Bits>(i.b), *c = w.reg<Bits>(i.c ? i.c : i.b);
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     std::atomic_ref<Bits> cell(*reinterpret_cast<Bits *>(at.at[l]));
     Bits old = cell.load();
     bool isGlobal = isGlobalAddress(addresses.at[l]);

@@ -27,8 +27,7 @@ bool arriveAt(Warp &w, const Inst &i, uint32_t mask, uint32_t &number) {
     return refuse(first, std::to_string(count) +
                              " threads, a barrier takes a multiple of 32 up to " +
                              std::to_string(threads));
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     if (numbers[l] != number || (counts && counts[l] != count))
       return refuse(l, "different operands in one warp, its threads arrive together");
   }
@@ -55,8 +54,8 @@ bool complete(Cta &cta, uint32_t number) {
   Barrier &barrier = cta.barriers[number];
   if (barrier.arrived < barrier.expected)
     return false;
-  for (uint32_t rest = barrier.waiting; rest; rest &= rest - 1) {
-    Warp &warp = cta.warps[size_t(std::countr_zero(rest))];
+  for (int index : SetBits{barrier.waiting}) {
+    Warp &warp = cta.warps[size_t(index)];
     warp.state = Warp::State::Ready;
     cta.cluster->order.pass(warp.id, barrier.clock);
   }

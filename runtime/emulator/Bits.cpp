@@ -106,49 +106,20 @@ template <bool Clamp> struct Bmsk {
   }
 };
 
-template <class Op> Handler unaryBits(Type type) {
-  switch (bits(type)) {
-  case 16:
-    return unaryHandler<uint16_t, uint16_t, Op>;
-  case 32:
-    return unaryHandler<uint32_t, uint32_t, Op>;
-  case 64:
-    return unaryHandler<uint64_t, uint64_t, Op>;
-  default:
-    return nullptr;
-  }
-}
-template <class Op> Handler binaryBits(Type type) {
-  switch (bits(type)) {
-  case 16:
-    return binaryHandler<uint16_t, uint16_t, uint16_t, Op>;
-  case 32:
-    return binaryHandler<uint32_t, uint32_t, uint32_t, Op>;
-  case 64:
-    return binaryHandler<uint64_t, uint64_t, uint64_t, Op>;
-  default:
-    return nullptr;
-  }
-}
-
 // Predicates are lane masks: their logic is the masks' logic.
 template <class Op> Flow predicateBinary(Warp &w, const Inst &i, uint32_t mask) {
-  uint32_t a = w.predicate(i.a) ^ (i.flag & 1 ? ~0u : 0);
-  uint32_t b = w.predicate(i.b) ^ (i.flag & 2 ? ~0u : 0);
-  setPredicate(w.predicate(i.d), mask, Op::apply(a, b));
+  setPredicate(w.predicate(i.d), mask,
+               Op::apply(w.predicate(i.a, i.flag & 1), w.predicate(i.b, i.flag & 2)));
   return Flow::Next;
 }
 Flow predicateNot(Warp &w, const Inst &i, uint32_t mask) {
-  setPredicate(w.predicate(i.d), mask, ~(w.predicate(i.a) ^ (i.flag & 1 ? ~0u : 0)));
+  setPredicate(w.predicate(i.d), mask, ~w.predicate(i.a, i.flag));
   return Flow::Next;
 }
 
-bool bitType(Type type) { return isInteger(type) && bits(type) >= 16; }
-
 template <class Op> void logic(Decoder &d) {
-  Type type = d.takeType();
-  d.expectOperands(3);
-  if (type == Type::Pred) {
+  if (d.take("pred")) {
+    d.expectOperands(3);
     bool negatedA = false, negatedB = false;
     d.inst.d = d.predicateDestination(d.operand(0));
     d.inst.a = d.predicate(d.operand(1), negatedA);
@@ -156,70 +127,39 @@ template <class Op> void logic(Decoder &d) {
     d.inst.flag = uint8_t(negatedA | negatedB << 1);
     return d.emit(predicateBinary<Op>);
   }
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
-  d.inst.b = d.source(2, type);
-  d.emit(bitType(type) ? binaryBits<Op>(type) : nullptr);
+  Type type = d.takeType();
+  d.operands(type, {type, type});
+  d.emit(forInteger<Binary<Op>::template Of>(type));
+}
+
+template <class Op> void unary(Decoder &d) {
+  Type type = d.takeType();
+  d.operands(type, {type});
+  d.emit(forInteger<Unary<Op>::template Of>(type));
 }
 
 void logicNot(Decoder &d) {
-  Type type = d.takeType();
-  d.expectOperands(2);
-  if (type == Type::Pred) {
+  if (d.take("pred")) {
+    d.expectOperands(2);
     bool negated = false;
     d.inst.d = d.predicateDestination(d.operand(0));
     d.inst.a = d.predicate(d.operand(1), negated);
     d.inst.flag = negated;
     return d.emit(predicateNot);
   }
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
-  d.emit(bitType(type) ? unaryBits<Not>(type) : nullptr);
+  unary<Not>(d);
 }
 
-template <class Op> void unary(Decoder &d) {
+template <class Op> void shift(Decoder &d) {
   Type type = d.takeType();
-  d.expectOperands(2);
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
-  d.emit(bitType(type) ? unaryBits<Op>(type) : nullptr);
-}
-
-void shl(Decoder &d) {
-  Type type = d.takeType();
-  d.expectOperands(3);
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
-  d.inst.b = d.source(2, Type::U32);
-  d.emit(!bitType(type)     ? nullptr
-         : bits(type) == 16 ? binaryHandler<uint16_t, uint16_t, uint32_t, Shl>
-         : bits(type) == 32 ? binaryHandler<uint32_t, uint32_t, uint32_t, Shl>
-                            : binaryHandler<uint64_t, uint64_t, uint32_t, Shl>);
-}
-
-template <class U, class S> Handler shrOf(bool isSigned) {
-  return isSigned ? Handler(binaryHandler<S, S, uint32_t, Shr>)
-                  : Handler(binaryHandler<U, U, uint32_t, Shr>);
-}
-
-void shr(Decoder &d) {
-  Type type = d.takeType();
-  d.expectOperands(3);
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
-  d.inst.b = d.source(2, Type::U32);
-  d.emit(!bitType(type)     ? nullptr
-         : bits(type) == 16 ? shrOf<uint16_t, int16_t>(isSigned(type))
-         : bits(type) == 32 ? shrOf<uint32_t, int32_t>(isSigned(type))
-                            : shrOf<uint64_t, int64_t>(isSigned(type)));
+  d.operands(type, {type, Type::U32});
+  d.emit(forInteger<Shift<Op>::template Of>(type));
 }
 
 // 32-bit count of a 32- or 64-bit value.
 template <class Op> void counting(Decoder &d) {
   Type type = d.takeType();
-  d.expectOperands(2);
-  d.inst.d = d.destination(0, Type::U32);
-  d.inst.a = d.source(1, type);
+  d.operands(Type::U32, {type});
   d.emit(!isInteger(type)   ? nullptr
          : bits(type) == 32 ? unaryHandler<uint32_t, uint32_t, Op>
          : bits(type) == 64 ? unaryHandler<uint32_t, uint64_t, Op>
@@ -244,9 +184,7 @@ template <bool Shiftamt> Handler bfindOf(Type type) {
 void bfind(Decoder &d) {
   bool shiftamt = d.take("shiftamt");
   Type type = d.takeType();
-  d.expectOperands(2);
-  d.inst.d = d.destination(0, Type::U32);
-  d.inst.a = d.source(1, type);
+  d.operands(Type::U32, {type});
   d.emit(shiftamt ? bfindOf<true>(type) : bfindOf<false>(type));
 }
 
@@ -254,11 +192,7 @@ template <class T> constexpr Handler bfeOf = ternaryHandler<T, T, uint32_t, uint
 
 void bfe(Decoder &d) {
   Type type = d.takeType();
-  d.expectOperands(4);
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
-  d.inst.b = d.source(2, Type::U32);
-  d.inst.c = d.source(3, Type::U32);
+  d.operands(type, {type, Type::U32, Type::U32});
   d.emit(type == Type::U32   ? bfeOf<uint32_t>
          : type == Type::S32 ? bfeOf<int32_t>
          : type == Type::U64 ? bfeOf<uint64_t>
@@ -275,24 +209,10 @@ template <class T> Flow bfiHandler(Warp &w, const Inst &i, uint32_t mask) {
 
 void bfi(Decoder &d) {
   Type type = d.takeType();
-  d.expectOperands(5);
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
-  d.inst.b = d.source(2, type);
-  d.inst.c = d.source(3, Type::U32);
-  d.inst.e = d.source(4, Type::U32);
+  d.operands(type, {type, type, Type::U32, Type::U32});
   d.emit(type == Type::B32   ? bfiHandler<uint32_t>
          : type == Type::B64 ? bfiHandler<uint64_t>
                              : nullptr);
-}
-
-// Three 32-bit sources.
-void threeSources(Decoder &d) {
-  d.expectOperands(4);
-  d.inst.d = d.destination(0, Type::B32);
-  d.inst.a = d.source(1, Type::B32);
-  d.inst.b = d.source(2, Type::B32);
-  d.inst.c = d.source(3, Type::B32);
 }
 
 template <class Op>
@@ -302,7 +222,7 @@ void shf(Decoder &d) {
   int left = d.takeOne({"l", "r"}), wrap = d.takeOne({"clamp", "wrap"});
   if (left < 0 || wrap < 0 || !d.take("b32"))
     return d.unknown();
-  threeSources(d);
+  d.operands(Type::B32, {Type::B32, Type::B32, Type::B32});
   Handler all[2][2] = {{ternary32<Shf<true, false>>, ternary32<Shf<true, true>>},
                        {ternary32<Shf<false, false>>, ternary32<Shf<false, true>>}};
   d.emit(all[left][wrap]);
@@ -312,10 +232,7 @@ void bmsk(Decoder &d) {
   int mode = d.takeOne({"clamp", "wrap"});
   if (mode < 0 || !d.take("b32"))
     return d.unknown();
-  d.expectOperands(3);
-  d.inst.d = d.destination(0, Type::B32);
-  d.inst.a = d.source(1, Type::B32);
-  d.inst.b = d.source(2, Type::B32);
+  d.operands(Type::B32, {Type::B32, Type::B32});
   d.emit(mode == 0 ? binaryHandler<uint32_t, uint32_t, uint32_t, Bmsk<true>>
                    : binaryHandler<uint32_t, uint32_t, uint32_t, Bmsk<false>>);
 }
@@ -384,7 +301,7 @@ void prmt(Decoder &d) {
   if (!d.take("b32"))
     return d.unknown();
   int mode = d.takeOne({"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"});
-  threeSources(d);
+  d.operands(Type::B32, {Type::B32, Type::B32, Type::B32});
   d.inst.mode = uint8_t(mode);
   d.emit(mode < 0 ? ternary32<PrmtIndex> : prmtMode);
 }
@@ -394,7 +311,7 @@ void prmt(Decoder &d) {
 std::span<const Opcode> bitOpcodes() {
   static constexpr Opcode opcodes[] = {
       {"and", logic<And>},    {"or", logic<Or>},     {"xor", logic<Xor>}, {"not", logicNot},
-      {"cnot", unary<CNot>},  {"shl", shl},          {"shr", shr},        {"popc", counting<Popc>},
+      {"cnot", unary<CNot>},  {"shl", shift<Shl>},   {"shr", shift<Shr>}, {"popc", counting<Popc>},
       {"clz", counting<Clz>}, {"brev", unary<Brev>}, {"bfind", bfind},    {"bfe", bfe},
       {"bfi", bfi},           {"shf", shf},          {"bmsk", bmsk},      {"lop3", lop3},
       {"prmt", prmt},

@@ -73,8 +73,8 @@ bool deliver(Warp &w, const Inst &i, int lane, std::span<const uint8_t> bytes, u
     return refuseBulk(w, i, lane,
                       "cta mask " + hex(mask) + ", the cluster has " + std::to_string(ctas) +
                           " ctas");
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    uint64_t there = address + (uint64_t(std::countr_zero(rest)) + 1) * clusterStride;
+  for (int rank : SetBits{mask}) {
+    uint64_t there = address + (uint64_t(rank) + 1) * clusterStride;
     Cta *target = clusterTarget(w, i, lane, there);
     if (!target || !deliverTo(w, i, lane, *target, there, barrierAt, bytes, align, swizzle))
       return false;
@@ -115,8 +115,7 @@ uint32_t length(Warp &w, const Inst &i, int lane) {
 }
 
 Flow bulkLoadHandler(Warp &w, const Inst &i, uint32_t mask) {
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     uint32_t bytes = length(w, i, l);
     if (!bytes)
       return Flow::Leave;
@@ -129,8 +128,7 @@ Flow bulkLoadHandler(Warp &w, const Inst &i, uint32_t mask) {
 
 template <bool Adds> Flow bulkStoreHandler(Warp &w, const Inst &i, uint32_t mask) {
   std::vector<uint8_t> staged;
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     staged.resize(length(w, i, l));
     if (staged.empty() || !collect(w, i, l, staged, 16, Swizzle::None))
       return Flow::Leave;
@@ -154,8 +152,7 @@ template <bool Adds> Flow bulkStoreHandler(Warp &w, const Inst &i, uint32_t mask
 
 // list, n: the values of st.async, of `width` bytes each.
 Flow storeAsyncHandler(Warp &w, const Inst &i, uint32_t mask) {
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     uint8_t bytes[16];
     for (uint32_t v = 0; v < i.n; ++v)
       std::memcpy(bytes + size_t(v) * i.width,
@@ -168,8 +165,8 @@ Flow storeAsyncHandler(Warp &w, const Inst &i, uint32_t mask) {
 }
 
 Flow bulkCommitHandler(Warp &w, const Inst &, uint32_t mask) {
-  for (uint32_t rest = mask; rest; rest &= rest - 1)
-    ++w.bulkGroup[std::countr_zero(rest)];
+  for (int lane : SetBits{mask})
+    ++w.bulkGroup[lane];
   return Flow::Next;
 }
 
@@ -226,9 +223,7 @@ void decodeLoadOperands(Decoder &d, size_t firstAfter, size_t barrierOperand) {
   d.expectOperands(firstAfter + (multicast ? 1 : 0) + (policy ? 1 : 0));
   int baseBits = 64;
   d.inst.c = d.address(barrierOperand, baseBits);
-  if (d.inst.imm != int64_t(int32_t(d.inst.imm)))
-    d.bad("an offset has 32 bits");
-  d.inst.aux = uint32_t(d.inst.imm);
+  d.inst.aux = d.narrowOffset();
   d.inst.flag |= baseBits == 32 ? mbarrierIs32 : 0;
   if (multicast)
     d.inst.d = d.source(firstAfter, Type::B16);
@@ -246,9 +241,7 @@ void decodeGlobalOperand(Decoder &d, size_t operand) {
   d.inst.b = d.address(operand, baseBits);
   if (baseBits != 64)
     d.bad("a global address has 64 bits");
-  if (d.inst.imm != int64_t(int32_t(d.inst.imm)))
-    d.bad("an offset has 32 bits");
-  d.inst.list2 = uint32_t(d.inst.imm);
+  d.inst.list2 = d.narrowOffset();
 }
 
 void decodeBulk(Decoder &d) {
@@ -258,11 +251,7 @@ void decodeBulk(Decoder &d) {
   }
   if (d.take("wait_group")) {
     d.take("read");
-    d.expectOperands(1);
-    d.inst.imm = d.immediate(0);
-    if (d.inst.imm < 0 || d.inst.imm > INT32_MAX)
-      d.bad("a number of groups is not negative");
-    return d.emit(bulkWaitHandler);
+    return decodeWaitGroup(d, bulkWaitHandler);
   }
   if (d.take("tensor"))
     return decodeBulkTensor(d);
@@ -273,6 +262,14 @@ void decodeBulk(Decoder &d) {
   if (d.take("global"))
     return store(d, false);
   d.unknown();
+}
+
+void decodeWaitGroup(Decoder &d, Handler handler) {
+  d.expectOperands(1);
+  d.inst.imm = d.immediate(0);
+  if (d.inst.imm < 0 || d.inst.imm > INT32_MAX)
+    d.bad("a number of groups is not negative");
+  d.emit(handler);
 }
 
 void decodeStoreAsync(Decoder &d) {

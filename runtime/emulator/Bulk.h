@@ -35,6 +35,8 @@ void decodeBulkPrefetchTensor(Decoder &decoder);
 // cp.async.bulk and cp.reduce.async.bulk, behind these words.
 void decodeBulk(Decoder &decoder);
 void decodeBulkReduce(Decoder &decoder);
+// wait_group of cp.async and of cp.async.bulk, behind this word.
+void decodeWaitGroup(Decoder &decoder, Handler handler);
 // st.async, behind these words.
 void decodeStoreAsync(Decoder &decoder);
 

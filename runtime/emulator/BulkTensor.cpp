@@ -70,8 +70,7 @@ bool forRows(const Warp &w, const Inst &i, int lane, const TensorMap &map, Row r
 }
 
 Flow tensorLoadHandler(Warp &w, const Inst &i, uint32_t mask) {
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     TensorMap map;
     if (!findMap(w, i, l, map))
       return Flow::Leave;
@@ -89,8 +88,7 @@ Flow tensorLoadHandler(Warp &w, const Inst &i, uint32_t mask) {
 }
 
 Flow tensorStoreHandler(Warp &w, const Inst &i, uint32_t mask) {
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     TensorMap map;
     if (!findMap(w, i, l, map))
       return Flow::Leave;
@@ -115,9 +113,7 @@ uint32_t takeRank(Decoder &d) { return uint32_t(d.takeOne({"1d", "2d", "3d"}) + 
 void tensorOperand(Decoder &d, size_t operand, uint32_t rank) {
   d.inst.n = uint8_t(rank);
   d.inst.b = d.tensor(operand, rank, d.inst.list);
-  if (d.inst.imm != int64_t(int32_t(d.inst.imm)))
-    d.bad("an offset has 32 bits");
-  d.inst.list2 = uint32_t(d.inst.imm);
+  d.inst.list2 = d.narrowOffset();
 }
 
 } // namespace

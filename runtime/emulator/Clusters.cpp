@@ -84,8 +84,7 @@ Flow clusterWaitHandler(Warp &w, const Inst &i, uint32_t mask) {
 template <class Address> Flow mapaHandler(Warp &w, const Inst &i, uint32_t mask) {
   const auto *a = w.reg<Address>(i.a);
   const auto *ranks = w.reg<uint32_t>(i.b);
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     uint64_t address = a[l], ctas = w.cta->cluster->ctas.size();
     uint64_t inCta = ownShared(address) % clusterStride;
     if (ranks[l] >= ctas)
@@ -103,10 +102,7 @@ void mapa(Decoder &d) {
   Type type = d.takeType();
   if (type != Type::U64 && (type != Type::U32 || generic))
     return d.unknown();
-  d.expectOperands(3);
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
-  d.inst.b = d.source(2, Type::U32);
+  d.operands(type, {type, Type::U32});
   d.emit(type == Type::U64 ? mapaHandler<uint64_t> : mapaHandler<uint32_t>);
 }
 
@@ -125,9 +121,7 @@ void ctaRank(Decoder &d) {
   Type type = d.takeType();
   if (type != Type::U64 && type != Type::U32)
     return d.unknown();
-  d.expectOperands(2);
-  d.inst.d = d.destination(0, Type::U32);
-  d.inst.a = d.source(1, type);
+  d.operands(Type::U32, {type});
   d.emit(type == Type::U64 ? ctaRankHandler<uint64_t> : ctaRankHandler<uint32_t>);
 }
 

@@ -61,34 +61,17 @@ template <Compare C, class T> bool holds(T a, T b) {
   }
 }
 
-template <class T> struct Comparable {
-  using Value = T;
-};
-template <> struct Comparable<F16Value> {
-  using Value = float;
-};
-template <> struct Comparable<Bf16Value> {
-  using Value = float;
-};
-template <> struct Comparable<FlushedF32> {
-  using Value = float;
-};
-template <> struct Comparable<FlushedF16> {
-  using Value = float;
-};
-
-using Lanes = uint32_t (*)(const Warp &, const Inst &);
-
 template <Compare C, class T> uint32_t compareLanes(const Warp &w, const Inst &i) {
-  using V = typename Comparable<T>::Value;
+  using V = std::conditional_t<std::is_arithmetic_v<T>, T, float>; // of those above
   const T *a = w.reg<T>(i.a), *b = w.reg<T>(i.b);
   return lanesWhere([&](int l) { return holds<C, V>(V(a[l]), V(b[l])); });
 }
 
 enum class Combine : uint8_t { None, And, Or, Xor };
 
-uint32_t combine(Combine how, uint32_t value, uint32_t other) {
-  switch (how) {
+uint32_t combined(const Warp &w, const Inst &i, uint32_t value) {
+  uint32_t other = w.predicate(i.c, i.flag);
+  switch (Combine(i.mode)) {
   case Combine::None:
     return value;
   case Combine::And:
@@ -99,12 +82,6 @@ uint32_t combine(Combine how, uint32_t value, uint32_t other) {
     return value ^ other;
   }
   return value;
-}
-
-uint32_t combined(const Warp &w, const Inst &i, uint32_t value) {
-  if (Combine(i.mode) == Combine::None)
-    return value;
-  return combine(Combine(i.mode), value, w.predicate(i.c) ^ (i.flag ? ~0u : 0));
 }
 
 template <Compare C, class T> Flow setpHandler(Warp &w, const Inst &i, uint32_t mask) {
@@ -257,7 +234,7 @@ void set(Decoder &d) {
 
 template <class T> Flow selpHandler(Warp &w, const Inst &i, uint32_t mask) {
   const T *a = w.reg<T>(i.a), *b = w.reg<T>(i.b);
-  uint32_t which = w.predicate(i.c) ^ (i.flag ? ~0u : 0);
+  uint32_t which = w.predicate(i.c, i.flag);
   forLanes(w.reg<T>(i.d), mask, [&](int l) { return which & laneBit[size_t(l)] ? a[l] : b[l]; });
   return Flow::Next;
 }
@@ -294,11 +271,7 @@ void slct(Decoder &d) {
   bool ftz = d.take("ftz");
   Type type = d.takeType();
   Type by = d.takeType();
-  d.expectOperands(4);
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
-  d.inst.b = d.source(2, type);
-  d.inst.c = d.source(3, by);
+  d.operands(type, {type, type, by});
   d.emit(by == Type::F32           ? (ftz ? slctOf<FlushedF32>(type) : slctOf<float>(type))
          : by == Type::S32 && !ftz ? slctOf<int32_t>(type)
                                    : nullptr);

@@ -15,8 +15,7 @@ Flow braHandler(Warp &w, const Inst &i, uint32_t mask) {
     w.pc = target;
     return Flow::Next;
   }
-  for (uint32_t rest = w.active; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{w.active}) {
     w.pcs[l] = mask >> l & 1 ? target : w.pc;
   }
   w.active = 0;
@@ -34,8 +33,7 @@ void bra(Decoder &d) {
 // Inst: a index, list targets, aux their number.
 Flow brxHandler(Warp &w, const Inst &i, uint32_t mask) {
   const auto *index = w.reg<uint32_t>(i.a);
-  for (uint32_t rest = w.active; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{w.active}) {
     w.pcs[l] = w.pc;
     if (!(mask >> l & 1))
       continue;

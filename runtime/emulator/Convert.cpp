@@ -390,26 +390,20 @@ void pack(Decoder &d, Type to, Type from, const Request &request) {
     return d.unknown();
   d.inst.width = uint8_t(element);
   if (from == Type::F32 && element != Type::None) {
-    d.expectOperands(3);
-    d.inst.d = d.destination(0, small ? Type::B16 : Type::B32);
-    d.inst.a = d.source(1, Type::F32);
-    d.inst.b = d.source(2, Type::F32);
+    d.operands(small ? Type::B16 : Type::B32, {Type::F32, Type::F32});
     bool nearest = d.inst.mode == uint8_t(Rounding::Nearest) && d.inst.flag == 0;
     return d.emit(small                  ? packHandler<uint16_t>
                   : !nearest             ? packHandler<uint32_t>
                   : element == Type::F16 ? packNearest<F32ToF16>
                                          : packNearest<F32ToBf16>);
   }
-  d.expectOperands(2);
   if (small && from == Type::F16x2) {
-    d.inst.d = d.destination(0, Type::B16);
-    d.inst.a = d.source(1, Type::B32);
+    d.operands(Type::B16, {Type::B32});
     return d.emit(narrowPairHandler);
   }
   if (to == Type::F16x2 && widens) {
     d.inst.width = uint8_t(elementOf(from));
-    d.inst.d = d.destination(0, Type::B32);
-    d.inst.a = d.source(1, Type::B16);
+    d.operands(Type::B32, {Type::B16});
     return d.emit(widenPairHandler);
   }
   d.unknown();
@@ -455,9 +449,7 @@ void cvt(Decoder &d) {
   if (to == Type::TF32) {
     if (request.rounding != 8 || from != Type::F32 || request.flag)
       return d.unknown();
-    d.expectOperands(2);
-    d.inst.d = d.destination(0, Type::B32);
-    d.inst.a = d.source(1, Type::B32);
+    d.operands(Type::B32, {Type::B32});
     return d.emit(unaryHandler<uint32_t, uint32_t, ToTf32>);
   }
   if (!scalar(to) || !scalar(from) || request.flag & SatFinite ||

@@ -74,6 +74,13 @@ std::string statementText(const std::string &ptx, uint32_t begin, uint32_t end) 
   return out;
 }
 
+void decodeAs(Decoder &decoder, std::span<const Opcode> rows) {
+  for (const Opcode &row : rows)
+    if (row.name == decoder.opcode())
+      return row.decode(decoder);
+  decoder.unknown();
+}
+
 Decoder::Decoder(const Module &module, const Function &function, Entry &entry,
                  std::vector<uint64_t> &variableAddresses)
     : module(module), function(function), entry(entry), addresses(variableAddresses),
@@ -379,12 +386,24 @@ uint64_t Decoder::immediateBits(const Operand &operand, Type type) {
   }
 }
 
+void Decoder::wrongWidth(const Operand &operand, int registerBits, Type type) {
+  bad("`" + std::string(operand.name) + "` has " + std::to_string(registerBits) + " bits where " +
+      std::to_string(bits(type)) + " belong");
+}
+
+void Decoder::operands(Type result, const std::vector<Type> &sources) {
+  constexpr uint32_t Inst::*places[] = {&Inst::a, &Inst::b, &Inst::c, &Inst::e};
+  expectOperands(sources.size() + 1);
+  inst.d = destination(0, result);
+  for (size_t i = 0; i < sources.size(); ++i)
+    inst.*places[i] = source(i + 1, sources[i]);
+}
+
 uint32_t Decoder::source(const Operand &operand, Type type) {
   int registerBits = 0;
   uint32_t slot = wideSource(operand, type, registerBits);
   if (registerBits != bits(type))
-    bad("`" + std::string(operand.name) + "` has " + std::to_string(registerBits) + " bits where " +
-        std::to_string(bits(type)) + " belong");
+    wrongWidth(operand, registerBits, type);
   return slot;
 }
 
@@ -396,8 +415,7 @@ uint32_t Decoder::wideSource(const Operand &operand, Type type, int &registerBit
     Type declared = function.registers[operand.index];
     registerBits = bits(declared);
     if (declared == Type::Pred || registerBits < bits(type))
-      bad("`" + std::string(operand.name) + "` has " + std::to_string(registerBits) +
-          " bits where " + std::to_string(bits(type)) + " belong");
+      wrongWidth(operand, registerBits, type);
     return registerSlot(operand.index);
   }
   if (operand.kind == Operand::Kind::Special)
@@ -409,8 +427,7 @@ uint32_t Decoder::destination(const Operand &operand, Type type) {
   int registerBits = 0;
   uint32_t slot = wideDestination(operand, type, registerBits);
   if (registerBits != bits(type))
-    bad("`" + std::string(operand.name) + "` has " + std::to_string(registerBits) + " bits where " +
-        std::to_string(bits(type)) + " belong");
+    wrongWidth(operand, registerBits, type);
   return slot;
 }
 
@@ -426,14 +443,13 @@ uint32_t Decoder::wideDestination(const Operand &operand, Type type, int &regist
   }
   registerBits = bits(function.registers[operand.index]);
   if (registerBits < bits(type))
-    bad("`" + std::string(operand.name) + "` has " + std::to_string(registerBits) + " bits where " +
-        std::to_string(bits(type)) + " belong");
+    wrongWidth(operand, registerBits, type);
   return registerSlot(operand.index, true);
 }
 
 uint32_t Decoder::predicate(const Operand &operand, bool &negated) {
   negated = operand.negated;
-  if (operand.kind == Operand::Kind::Register && function.registers[operand.index] == Type::Pred)
+  if (isPredicate(operand))
     return registerSlot(operand.index);
   if (operand.kind == Operand::Kind::Integer)
     return constant(operand.value ? ~0u : 0u, 32);
@@ -448,7 +464,7 @@ bool Decoder::isPredicate(const Operand &operand) const {
 uint32_t Decoder::predicateDestination(const Operand &operand) {
   if (operand.kind == Operand::Kind::Sink)
     return scratch(1);
-  if (operand.kind == Operand::Kind::Register && function.registers[operand.index] == Type::Pred)
+  if (isPredicate(operand))
     return registerSlot(operand.index);
   bad("the result goes to no predicate");
   return 0;
@@ -529,11 +545,10 @@ uint32_t Decoder::baseOf(const Operand &whole, int &baseBits) {
   return constant(immediateBits(base, Type::B64), 64);
 }
 
-Space Decoder::addressSpace(size_t i) {
-  const Operand &whole = operand(i);
-  if (whole.kind == Operand::Kind::Address && whole.parts[0].kind == Operand::Kind::Symbol)
-    return module.variables[whole.parts[0].index].space;
-  return Space::Generic;
+uint32_t Decoder::narrowOffset() {
+  if (inst.imm != int64_t(int32_t(inst.imm)))
+    bad("an offset has 32 bits");
+  return uint32_t(inst.imm);
 }
 
 namespace {

@@ -74,6 +74,8 @@ public:
   // Registers that may be wider than the type (ld, st, cvt); `registerBits` tells.
   uint32_t wideSource(const Operand &operand, Type type, int &registerBits);
   uint32_t wideDestination(const Operand &operand, Type type, int &registerBits);
+  // The result, to inst.d, and as many sources, to a, b, c and e; refuses other counts.
+  void operands(Type result, const std::vector<Type> &sources);
   // Predicates. A negated source sets `negated`.
   uint32_t predicate(const Operand &operand, bool &negated);
   bool isPredicate(const Operand &operand) const;
@@ -86,10 +88,10 @@ public:
   int64_t immediate(size_t i);
   // [base + offset]: the base's register and width; the offset goes to inst.imm.
   uint32_t address(size_t i, int &baseBits);
+  // That offset, where the instruction has 32 bits for it.
+  uint32_t narrowOffset();
   // [tensor map, {coordinates}]: the map's register; the coordinates are a list.
   uint32_t tensor(size_t i, size_t rank, uint32_t &coordinates);
-  // The same with the state space that a variable used as base has (else Generic).
-  Space addressSpace(size_t i);
   uint32_t label(size_t i) { return label(operand(i)); } // statement index
   uint32_t label(const Operand &target);
   // The labels of a .branchtargets list.
@@ -123,6 +125,7 @@ private:
   uint32_t specialSlot(const Operand &operand, int &bits);
   uint64_t symbolAddress(const Operand &operand);
   uint64_t immediateBits(const Operand &operand, Type type);
+  void wrongWidth(const Operand &operand, int registerBits, Type type);
 
   const Module &module;
   const Function &function;
@@ -148,6 +151,8 @@ private:
 // Modifiers of conversions (Inst::flag) and of arithmetic on f16 and bf16 (Inst::mode).
 enum Modifier : uint8_t { Ftz = 1, Sat = 2, Relu = 4, Integral = 8, SatFinite = 16 };
 
+// By the row of this name; unknown without one.
+void decodeAs(Decoder &decoder, std::span<const Opcode> rows);
 // add, sub, mul, ... on floating point types, called by the integer rows of the same names.
 void decodeFloatArithmetic(Decoder &decoder);
 // The same on f16, bf16 and their pairs.

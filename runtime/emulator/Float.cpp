@@ -138,13 +138,7 @@ template <class Op, int Sources, class T> constexpr Handler plain() {
 
 template <class Op, int Sources> void finish(Decoder &d, bool ftz, bool sat) {
   Type type = d.takeType();
-  d.expectOperands(Sources + 1);
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
-  if (Sources > 1)
-    d.inst.b = d.source(2, type);
-  if (Sources > 2)
-    d.inst.c = d.source(3, type);
+  d.operands(type, std::vector<Type>(Sources, type));
   if constexpr (hasPairs<Op>)
     if (type == Type::F32x2 && !sat)
       return d.emit(ftz ? plain<Pairwise<Modified<Op, true, false>>, Sources, uint64_t>()
@@ -199,12 +193,9 @@ template <class Op, int Sources> void mixed(Decoder &d) {
   d.takeOne({"rn"});
   d.takeType();
   Type type = d.takeType();
-  d.expectOperands(Sources + 1);
-  d.inst.d = d.destination(0, Type::F32);
-  d.inst.a = d.source(1, type);
-  d.inst.b = d.source(2, Sources == 2 ? Type::F32 : type);
-  if (Sources > 2)
-    d.inst.c = d.source(3, Type::F32);
+  std::vector<Type> sources(Sources, type);
+  sources.back() = Type::F32;
+  d.operands(Type::F32, sources);
   d.emit(type == Type::F16    ? mixedHandler<Widened<Op, f16ToF32>, Sources>()
          : type == Type::BF16 ? mixedHandler<Widened<Op, bf16ToF32>, Sources>()
                               : nullptr);
@@ -219,12 +210,8 @@ template <class Op, int Sources> void maybeHalf(Decoder &d) {
   decodeHalfArithmetic(d);
 }
 
-struct Form {
-  std::string_view name;
-  void (*decode)(Decoder &);
-};
 // The rows that share their names with integer instructions.
-constexpr Form forms[] = {
+constexpr Opcode forms[] = {
     {"add", maybeHalf<Add, 2>},  {"sub", maybeHalf<Sub, 2>},  {"mul", arithmetic<Mul, 2>},
     {"div", arithmetic<Div, 2>}, {"mad", arithmetic<Fma, 3>}, {"min", minMax<Min>},
     {"max", minMax<Max>},        {"abs", arithmetic<Abs, 1>}, {"neg", arithmetic<Neg, 1>},
@@ -275,10 +262,7 @@ void testp(Decoder &d) {
 void decodeFloatArithmetic(Decoder &d) {
   if (isHalf(d.lastType()) && !isMixed(d))
     return decodeHalfArithmetic(d);
-  for (const Form &form : forms)
-    if (form.name == d.opcode())
-      return form.decode(d);
-  d.unknown();
+  decodeAs(d, forms);
 }
 
 std::span<const Opcode> floatOpcodes() {

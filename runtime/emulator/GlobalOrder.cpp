@@ -9,12 +9,8 @@
 namespace rho::emulator {
 
 void merge(KnownStores &into, const KnownStores &from) {
-  for (const auto &[cluster, stamps] : from) {
-    std::vector<uint32_t> &own = into[cluster];
-    own.resize(std::max(own.size(), stamps.size()), 0);
-    for (size_t warp = 0; warp < stamps.size(); ++warp)
-      own[warp] = std::max(own[warp], stamps[warp]);
-  }
+  for (const auto &[cluster, stamps] : from)
+    mergeStamps(into[cluster], stamps);
 }
 
 void GlobalOrder::wrote(uint64_t address, uint32_t bytes, const GlobalWriter &writer) {
@@ -50,6 +46,10 @@ KnownStores GlobalOrder::published(uint64_t address, uint64_t cluster, bool isNe
 
 namespace {
 
+bool isBefore(const Warp &warp, const Cluster::Seen &seen) {
+  return !warp.cta->cluster->order.unordered(warp.id, seen.warp, seen.stamp);
+}
+
 bool isKnown(const Warp &warp, const GlobalWriter &writer) {
   const Cluster &cluster = *warp.cta->cluster;
   if (writer.cluster == cluster.number &&
@@ -59,16 +59,15 @@ bool isKnown(const Warp &warp, const GlobalWriter &writer) {
                      [&](const Cluster::Seen &each) {
                        auto stores = each.stores.find(writer.cluster);
                        return stores != each.stores.end() && writer.warp < stores->second.size() &&
-                              stores->second[writer.warp] > writer.stamp &&
-                              !cluster.order.unordered(warp.id, each.warp, each.stamp);
+                              stores->second[writer.warp] > writer.stamp && isBefore(warp, each);
                      });
 }
 
 // Addresses of global memory that lanes of the mask have, each once.
 std::vector<uint64_t> globalOnes(uint32_t mask, const LaneAddresses &addresses) {
   std::vector<uint64_t> all;
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    uint64_t address = addresses.at[std::countr_zero(rest)];
+  for (int lane : SetBits{mask}) {
+    uint64_t address = addresses.at[lane];
     if (isGlobalAddress(address) && std::find(all.begin(), all.end(), address) == all.end())
       all.push_back(address);
   }
@@ -82,10 +81,6 @@ void note(std::vector<Cluster::Seen> &all, const Warp &warp, KnownStores stores)
   });
   if (!stores.empty() && !isOld)
     all.push_back({warp.id, warp.cta->cluster->order.now(), std::move(stores)});
-}
-
-bool isBefore(const Warp &warp, const Cluster::Seen &seen) {
-  return !warp.cta->cluster->order.unordered(warp.id, seen.warp, seen.stamp);
 }
 
 // What the warp knows, `own` of its cluster.
@@ -105,8 +100,7 @@ bool orderGlobal(Warp &warp, const Inst &inst, uint32_t mask, uint32_t bytes, Ac
     return true;
   const Cluster &cluster = *warp.cta->cluster;
   GlobalOrder &global = warp.cta->state->globalOrder;
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    const int lane = std::countr_zero(rest);
+  for (int lane : SetBits{mask}) {
     if (kind == AccessKind::Write) {
       global.wrote(addresses.at[lane], bytes, {cluster.number, warp.id, cluster.order.now()});
       continue;

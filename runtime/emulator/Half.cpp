@@ -172,13 +172,7 @@ template <class Op, int Sources> void finish(Decoder &d) {
   bool brain = type == Type::BF16 || type == Type::BF16x2;
   if (brain && mode & (std::is_same_v<Op, HalfEx2> ? Sat : Sat | Ftz))
     return d.unknown();
-  d.expectOperands(Sources + 1);
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
-  if (Sources > 1)
-    d.inst.b = d.source(2, type);
-  if (Sources > 2)
-    d.inst.c = d.source(3, type);
+  d.operands(type, std::vector<Type>(Sources, type));
   d.inst.mode = mode;
   if constexpr (std::is_same_v<Op, HalfMin> || std::is_same_v<Op, HalfMax>) {
     if (nan)
@@ -195,11 +189,7 @@ template <class Op, int Sources> void rounded(Decoder &d) {
   finish<Op, Sources>(d);
 }
 
-struct HalfOpcode {
-  std::string_view name;
-  void (*decode)(Decoder &);
-};
-constexpr HalfOpcode halfOpcodes[] = {
+constexpr Opcode halfOpcodes[] = {
     {"add", rounded<HalfAdd, 2>},   {"sub", rounded<HalfSub, 2>}, {"mul", rounded<HalfMul, 2>},
     {"fma", rounded<HalfFma, 3>},   {"min", finish<HalfMin, 2>},  {"max", finish<HalfMax, 2>},
     {"abs", finish<HalfAbs, 1>},    {"neg", finish<HalfNeg, 1>},  {"ex2", rounded<HalfEx2, 1>},
@@ -208,11 +198,6 @@ constexpr HalfOpcode halfOpcodes[] = {
 
 } // namespace
 
-void decodeHalfArithmetic(Decoder &d) {
-  for (const HalfOpcode &form : halfOpcodes)
-    if (form.name == d.opcode())
-      return form.decode(d);
-  d.unknown();
-}
+void decodeHalfArithmetic(Decoder &d) { decodeAs(d, halfOpcodes); }
 
 } // namespace rho::emulator

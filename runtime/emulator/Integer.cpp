@@ -116,44 +116,6 @@ struct SubSaturate {
   static int32_t apply(int32_t a, int32_t b) { return AddSaturate::clamp(int64_t(a) - b); }
 };
 
-// The handler of a template for the C++ type of `type`; null for types that integers have not.
-template <template <class> class Choose> Handler forInteger(Type type) {
-  switch (type) {
-  case Type::U16:
-  case Type::B16:
-    return Choose<uint16_t>::handler;
-  case Type::S16:
-    return Choose<int16_t>::handler;
-  case Type::U32:
-  case Type::B32:
-    return Choose<uint32_t>::handler;
-  case Type::S32:
-    return Choose<int32_t>::handler;
-  case Type::U64:
-  case Type::B64:
-    return Choose<uint64_t>::handler;
-  case Type::S64:
-    return Choose<int64_t>::handler;
-  default:
-    return nullptr;
-  }
-}
-template <class Op> struct Unary {
-  template <class T> struct Of {
-    static constexpr Handler handler = unaryHandler<T, T, Op>;
-  };
-};
-template <class Op> struct Binary {
-  template <class T> struct Of {
-    static constexpr Handler handler = binaryHandler<T, T, T, Op>;
-  };
-};
-template <class Op> struct Ternary {
-  template <class T> struct Of {
-    static constexpr Handler handler = ternaryHandler<T, T, T, T, Op>;
-  };
-};
-
 bool floating(const Decoder &d) {
   TypeKind k = kind(d.lastType());
   return k == TypeKind::Float || k == TypeKind::Packed;
@@ -163,24 +125,15 @@ template <class Op> void integerUnary(Decoder &d) {
   if (floating(d))
     return decodeFloatArithmetic(d);
   Type type = d.takeType();
-  d.expectOperands(2);
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
+  d.operands(type, {type});
   d.emit(forInteger<Unary<Op>::template Of>(type));
-}
-
-void binaryOperands(Decoder &d, Type type) {
-  d.expectOperands(3);
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
-  d.inst.b = d.source(2, type);
 }
 
 template <class Op> void binary(Decoder &d) {
   if (floating(d))
     return decodeFloatArithmetic(d);
   Type type = d.takeType();
-  binaryOperands(d, type);
+  d.operands(type, {type, type});
   d.emit(forInteger<Binary<Op>::template Of>(type));
 }
 
@@ -188,7 +141,7 @@ template <class Op, class Saturating> void addSub(Decoder &d) {
   if (floating(d) || !d.take("sat"))
     return binary<Op>(d);
   Type type = d.takeType();
-  binaryOperands(d, type);
+  d.operands(type, {type, type});
   d.emit(type == Type::S32 ? binaryHandler<int32_t, int32_t, int32_t, Saturating> : nullptr);
 }
 
@@ -216,7 +169,7 @@ void mul(Decoder &d) {
   int part = d.takeOne({"lo", "hi", "wide"});
   Type type = d.takeType();
   if (part != 2) {
-    binaryOperands(d, type);
+    d.operands(type, {type, type});
     return d.emit(part == 0   ? forInteger<Binary<MulLo>::Of>(type)
                   : part == 1 ? forInteger<Binary<MulHi>::Of>(type)
                               : nullptr);
@@ -224,10 +177,7 @@ void mul(Decoder &d) {
   Type result = wider(type);
   if (result == Type::None)
     return d.unknown();
-  d.expectOperands(3);
-  d.inst.d = d.destination(0, result);
-  d.inst.a = d.source(1, type);
-  d.inst.b = d.source(2, type);
+  d.operands(result, {type, type});
   d.emit(type == Type::U16   ? mulWide<uint16_t>
          : type == Type::S16 ? mulWide<int16_t>
          : type == Type::U32 ? mulWide<uint32_t>
@@ -242,11 +192,7 @@ void mad(Decoder &d) {
   Type result = part == 2 ? wider(type) : type;
   if (result == Type::None)
     return d.unknown();
-  d.expectOperands(4);
-  d.inst.d = d.destination(0, result);
-  d.inst.a = d.source(1, type);
-  d.inst.b = d.source(2, type);
-  d.inst.c = d.source(3, result);
+  d.operands(result, {type, type, result});
   if (part == 2)
     return d.emit(type == Type::U16   ? madWide<uint16_t>
                   : type == Type::S16 ? madWide<int16_t>
@@ -259,11 +205,7 @@ void mad(Decoder &d) {
 
 void sad(Decoder &d) {
   Type type = d.takeType();
-  d.expectOperands(4);
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
-  d.inst.b = d.source(2, type);
-  d.inst.c = d.source(3, type);
+  d.operands(type, {type, type, type});
   d.emit(forInteger<Ternary<Sad>::Of>(type));
 }
 
@@ -279,11 +221,7 @@ constexpr Handler dp4aOf = ternaryHandler<uint32_t, uint32_t, uint32_t, uint32_t
 
 void dp4a(Decoder &d) {
   Type a = d.takeType(), b = d.takeType();
-  d.expectOperands(4);
-  d.inst.d = d.destination(0, Type::B32);
-  d.inst.a = d.source(1, Type::B32);
-  d.inst.b = d.source(2, Type::B32);
-  d.inst.c = d.source(3, Type::B32);
+  d.operands(Type::B32, {Type::B32, Type::B32, Type::B32});
   bool known = (a == Type::U32 || a == Type::S32) && (b == Type::U32 || b == Type::S32);
   Handler both[2][2] = {{dp4aOf<uint8_t, uint8_t>, dp4aOf<uint8_t, int8_t>},
                         {dp4aOf<int8_t, uint8_t>, dp4aOf<int8_t, int8_t>}};

@@ -71,4 +71,48 @@ Flow ternaryHandler(Warp &w, const Inst &i, uint32_t mask) {
   return Flow::Next;
 }
 
+// The handler of a template for the C++ type of `type`; null for types that integers have not.
+template <template <class> class Choose> Handler forInteger(Type type) {
+  switch (type) {
+  case Type::U16:
+  case Type::B16:
+    return Choose<uint16_t>::handler;
+  case Type::S16:
+    return Choose<int16_t>::handler;
+  case Type::U32:
+  case Type::B32:
+    return Choose<uint32_t>::handler;
+  case Type::S32:
+    return Choose<int32_t>::handler;
+  case Type::U64:
+  case Type::B64:
+    return Choose<uint64_t>::handler;
+  case Type::S64:
+    return Choose<int64_t>::handler;
+  default:
+    return nullptr;
+  }
+}
+template <class Op> struct Unary {
+  template <class T> struct Of {
+    static constexpr Handler handler = unaryHandler<T, T, Op>;
+  };
+};
+template <class Op> struct Binary {
+  template <class T> struct Of {
+    static constexpr Handler handler = binaryHandler<T, T, T, Op>;
+  };
+};
+// By an amount of 32 bits.
+template <class Op> struct Shift {
+  template <class T> struct Of {
+    static constexpr Handler handler = binaryHandler<T, T, uint32_t, Op>;
+  };
+};
+template <class Op> struct Ternary {
+  template <class T> struct Of {
+    static constexpr Handler handler = ternaryHandler<T, T, T, T, Op>;
+  };
+};
+
 } // namespace rho::emulator

@@ -22,9 +22,7 @@ bool rowAddresses(Warp &w, const Inst &i, uint32_t mask, bool write, uint8_t *(&
   laneAddresses(w, i.a, i.imm, i.flag & addressIs32, addresses);
   SharedMemory &shared = w.cta->shared;
   for (int l = 0; l < 8 * i.n; ++l) {
-    uint64_t address = addresses.at[l];
-    if (address / windowBytes == sharedWindow / windowBytes)
-      address %= windowBytes;
+    uint64_t address = ownShared(addresses.at[l]);
     if (!checkShared(w, i, l, address, rowBytes))
       return false;
     auto at = uint32_t(address);
@@ -122,9 +120,7 @@ void moveMatrix(Decoder &d) {
   if (!d.take("sync") || !d.take("aligned") || !d.take("m8n8") || !d.take("trans") ||
       !d.take("b16"))
     return d.unknown();
-  d.expectOperands(2);
-  d.inst.d = d.destination(0, Type::B32);
-  d.inst.a = d.source(1, Type::B32);
+  d.operands(Type::B32, {Type::B32});
   d.emit(transposeHandler);
 }
 

@@ -38,8 +38,8 @@ template <class Memory, class Register> Flow loadHandler(Warp &w, const Inst &i,
       for (int l = 0; l < 32; ++l)
         d[l] = load(l);
     } else {
-      for (uint32_t rest = mask; rest; rest &= rest - 1)
-        d[std::countr_zero(rest)] = load(std::countr_zero(rest));
+      for (int lane : SetBits{mask})
+        d[lane] = load(lane);
     }
   }
   if (i.flag & orderAcquires)
@@ -60,8 +60,7 @@ template <class Memory, class Register> Flow storeHandler(Warp &w, const Inst &i
     publishGlobal(w, i, mask, addresses);
   for (uint32_t v = 0; v < i.n; ++v) {
     const auto *s = w.reg<Register>(w.list(i.list)[v]);
-    for (uint32_t rest = mask; rest; rest &= rest - 1) {
-      int l = std::countr_zero(rest);
+    for (int l : SetBits{mask}) {
       auto value = Memory(s[l]);
       std::memcpy(to.at[l] + v * sizeof(Memory), &value, sizeof value);
     }

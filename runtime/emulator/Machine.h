@@ -21,6 +21,20 @@ constexpr uint64_t windowBytes = uint64_t(1) << 32;
 
 constexpr uint32_t allLanes = ~0u;
 
+// The bits that are set, from the lowest on, such as the lanes of a mask: for (int l :
+// SetBits{mask}).
+struct SetBits {
+  uint32_t rest;
+  SetBits begin() const { return *this; }
+  SetBits end() const { return {0}; }
+  bool operator==(const SetBits &) const = default;
+  int operator*() const { return std::countr_zero(rest); }
+  SetBits &operator++() {
+    rest &= rest - 1;
+    return *this;
+  }
+};
+
 // Addresses in the window of shared memory: the executing CTA's own from 0, and from
 // (rank + 1) * clusterStride those of each CTA of the cluster.
 constexpr uint64_t clusterStride = uint64_t(1) << 24;
@@ -118,6 +132,9 @@ struct Warp {
     return reinterpret_cast<T *>(std::assume_aligned<64>(registers + offset));
   }
   uint32_t &predicate(uint32_t offset) const { return *reg<uint32_t>(offset); }
+  uint32_t predicate(uint32_t offset, bool negated) const {
+    return predicate(offset) ^ (negated ? ~0u : 0);
+  }
   const uint32_t *list(uint32_t index) const;
   uint64_t clock() const { return executed; }
 

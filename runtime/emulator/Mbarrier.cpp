@@ -54,8 +54,7 @@ Cta *target(Warp &w, const Inst &i, int lane, uint64_t &address) {
 }
 
 Flow initHandler(Warp &w, const Inst &i, uint32_t mask) {
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     uint64_t address = 0;
     Cta *cta = target(w, i, l, address);
     if (!cta)
@@ -87,8 +86,7 @@ Flow initHandler(Warp &w, const Inst &i, uint32_t mask) {
 }
 
 Flow invalHandler(Warp &w, const Inst &i, uint32_t mask) {
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     uint64_t address = 0;
     Cta *cta = target(w, i, l, address);
     if (!cta || !findMbarrier(w, i, l, *cta, address))
@@ -104,8 +102,7 @@ enum class Action : uint8_t { Arrive, ArriveExpect, Expect, Complete };
 Flow mbarrierArriveHandler(Warp &w, const Inst &i, uint32_t mask) {
   auto action = Action(i.n);
   Cluster &cluster = *w.cta->cluster;
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     uint64_t address = 0;
     Cta *cta = target(w, i, l, address);
     Mbarrier *barrier = cta ? findMbarrier(w, i, l, *cta, address) : nullptr;
@@ -151,8 +148,7 @@ Flow mbarrierWaitHandler(Warp &w, const Inst &i, uint32_t mask) {
   Order &order = w.cta->cluster->order;
   uint32_t complete = 0;
   const Mbarrier *passed = nullptr;
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     uint64_t address = 0;
     Cta *cta = target(w, i, l, address);
     const Mbarrier *barrier = cta ? findMbarrier(w, i, l, *cta, address) : nullptr;

@@ -14,7 +14,7 @@ struct Copy {
 };
 
 Flow movePredicate(Warp &w, const Inst &i, uint32_t mask) {
-  setPredicate(w.predicate(i.d), mask, w.predicate(i.a) ^ (i.flag ? ~0u : 0));
+  setPredicate(w.predicate(i.d), mask, w.predicate(i.a, i.flag));
   return Flow::Next;
 }
 
@@ -76,8 +76,7 @@ void mov(Decoder &d) {
     }
     return d.emit(packOf(bits(type), part, unpack));
   }
-  d.inst.d = d.destination(0, type);
-  d.inst.a = d.source(1, type);
+  d.operands(type, {type});
   d.emit(bits(type) == 16   ? unaryHandler<uint16_t, uint16_t, Copy>
          : bits(type) == 32 ? unaryHandler<uint32_t, uint32_t, Copy>
          : bits(type) == 64 ? unaryHandler<uint64_t, uint64_t, Copy>
@@ -115,9 +114,7 @@ void cvta(Decoder &d) {
   int space = takeSpace(d);
   if (space < 0 || d.takeType() != Type::U64)
     return d.unknown();
-  d.expectOperands(2);
-  d.inst.d = d.destination(0, Type::U64);
-  d.inst.a = d.source(1, Type::U64);
+  d.operands(Type::U64, {Type::U64});
   uint64_t window = windowOf(space);
   d.inst.imm = int64_t(to ? 0 - window : window);
   d.emit(cvtaHandler);

@@ -4,18 +4,16 @@
 
 namespace rho::emulator {
 
-namespace {
-void mergeInto(std::vector<uint32_t> &into, const std::vector<uint32_t> &from) {
+void mergeStamps(std::vector<uint32_t> &into, const std::vector<uint32_t> &from) {
   if (into.size() < from.size())
     into.resize(from.size(), 0);
   for (size_t i = 0; i < from.size(); ++i)
     into[i] = std::max(into[i], from[i]);
 }
-} // namespace
 
 void Clock::merge(const Clock &other) {
-  mergeInto(seen, other.seen);
-  mergeInto(fenced, other.fenced);
+  mergeStamps(seen, other.seen);
+  mergeStamps(fenced, other.fenced);
 }
 
 void Clock::clear() {

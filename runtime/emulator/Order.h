@@ -11,6 +11,9 @@
 
 namespace rho::emulator {
 
+// Of each agent the later of two stamps; of those that are missing in one, the other's.
+void mergeStamps(std::vector<uint32_t> &into, const std::vector<uint32_t> &from);
+
 // What is known at a point of synchronisation, by agent. Empty: nothing.
 struct Clock {
   std::vector<uint32_t> seen;   // accesses stamped below happened before

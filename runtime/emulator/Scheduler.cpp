@@ -15,11 +15,10 @@
 namespace rho::emulator {
 
 bool Warp::reschedule() {
-  for (uint32_t rest = active; rest; rest &= rest - 1)
-    pcs[std::countr_zero(rest)] = pc;
+  for (int lane : SetBits{active})
+    pcs[lane] = pc;
   uint32_t least = UINT32_MAX, second = UINT32_MAX, chosen = 0;
-  for (uint32_t rest = live & ~parked; rest; rest &= rest - 1) {
-    int lane = std::countr_zero(rest);
+  for (int lane : SetBits{live & ~parked}) {
     uint32_t at = pcs[lane];
     if (at < least) {
       second = least;

@@ -10,8 +10,7 @@ namespace rho::emulator {
 
 // The lanes that a member mask names execute the instruction together.
 bool Warp::checkMembers(const Inst &inst, uint32_t mask, const uint32_t *members) {
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int l = std::countr_zero(rest);
+  for (int l : SetBits{mask}) {
     if ((members[l] & exists) == mask)
       continue;
     fail(inst, l, DiagId::emulator_wrong_members, {hex(members[l] & exists), hex(mask)});
@@ -22,25 +21,25 @@ bool Warp::checkMembers(const Inst &inst, uint32_t mask, const uint32_t *members
 
 uint32_t Warp::parkedAt(uint32_t at) const {
   uint32_t lanes = 0;
-  for (uint32_t rest = parked; rest; rest &= rest - 1)
-    if (pcs[std::countr_zero(rest)] == at)
-      lanes |= rest & -rest;
+  for (int lane : SetBits{parked})
+    if (pcs[lane] == at)
+      lanes |= 1u << lane;
   return lanes;
 }
 
 bool Warp::meetMembers(const Inst &inst, uint32_t mask, const uint32_t *members) {
   uint32_t at = pc - 1, here = mask | parkedAt(at);
   bool complete = true;
-  for (uint32_t rest = here; rest; rest &= rest - 1)
-    complete = complete && (members[std::countr_zero(rest)] & exists) == here;
+  for (int lane : SetBits{here})
+    complete = complete && (members[lane] & exists) == here;
   if (complete) {
     parked &= ~here;
     active |= here;
     activeCount = uint32_t(std::popcount(active));
     return true;
   }
-  for (uint32_t rest = mask; rest; rest &= rest - 1)
-    pcs[std::countr_zero(rest)] = at;
+  for (int lane : SetBits{mask})
+    pcs[lane] = at;
   parked |= mask;
   active &= ~mask;
   reschedule();
@@ -60,8 +59,7 @@ Flow shflHandler(Warp &w, const Inst &i, uint32_t mask) {
   const auto *b = w.reg<uint32_t>(i.b), *c = w.reg<uint32_t>(i.c);
   uint32_t inRange = 0;
   uint32_t result[32] = {};
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    auto lane = uint32_t(std::countr_zero(rest));
+  for (uint32_t lane : SetBits{mask}) {
     uint32_t by = b[lane] & 31, clamp = c[lane] & 31, segment = c[lane] >> 8 & 31;
     uint32_t highest = (lane & segment) | (clamp & ~segment), lowest = lane & segment;
     uint32_t from = lane;
@@ -124,7 +122,7 @@ enum class Vote : uint8_t { All, Any, Uniform, Ballot };
 Flow voteHandler(Warp &w, const Inst &i, uint32_t mask) {
   if (!w.checkMembers(i, mask, w.reg<uint32_t>(i.aux)))
     return Flow::Leave;
-  uint32_t votes = (w.predicate(i.a) ^ (i.flag ? ~0u : 0)) & mask;
+  uint32_t votes = w.predicate(i.a, i.flag) & mask;
   bool result = false;
   switch (Vote(i.mode)) {
   case Vote::All:
@@ -179,8 +177,7 @@ template <class T> Flow matchHandler(Warp &w, const Inst &i, uint32_t mask) {
     return Flow::Leave;
   const T *a = w.reg<T>(i.a);
   uint32_t result[32] = {};
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    int lane = std::countr_zero(rest);
+  for (int lane : SetBits{mask}) {
     result[lane] = lanesWhere([&](int l) { return a[l] == a[lane]; }) & mask;
   }
   bool all = result[w.firstLane(mask)] == mask;
@@ -219,8 +216,8 @@ template <class T> Flow reduxHandler(Warp &w, const Inst &i, uint32_t mask) {
     return Flow::Leave;
   const T *a = w.reg<T>(i.a);
   T total = a[w.firstLane(mask)];
-  for (uint32_t rest = mask & (mask - 1); rest; rest &= rest - 1) {
-    T next = a[std::countr_zero(rest)];
+  for (int lane : SetBits{mask & (mask - 1)}) {
+    T next = a[lane];
     switch (Reduction(i.mode)) {
     case Reduction::Add:
       total = T(uint32_t(total) + uint32_t(next));

@@ -12,6 +12,7 @@
 #include "runtime/emulator/WgmmaRegisters.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <type_traits>
 
@@ -221,7 +222,7 @@ Flow productHandler(Warp &w, const Inst &i, uint32_t mask) {
     for (size_t m = 0; m < 4; ++m) {
       alignas(64) Number sums[warpRows * 8] = {};
       multiply(a + m * warpRows * k, b, sums, int(k), int(k));
-      uint32_t keep = first[m].predicate(i.c) ^ (i.flag & ScaleFlip ? ~0u : 0);
+      uint32_t keep = first[m].predicate(i.c, i.flag & ScaleFlip);
       accumulate(first[m], first[m].list(i.list) + size_t(tile) * 4, sums, keep & 1);
     }
   }
@@ -296,11 +297,9 @@ uint32_t columnsOf(std::string_view shape, std::string_view k, bool integer) {
     return 0;
   shape = shape.substr(4, shape.size() - 4 - k.size());
   uint32_t columns = 0;
-  for (char c : shape) {
-    if (c < '0' || c > '9' || columns > maxColumns)
-      return 0;
-    columns = columns * 10 + uint32_t(c - '0');
-  }
+  auto [end, error] = std::from_chars(shape.data(), shape.data() + shape.size(), columns);
+  if (error != std::errc() || end != shape.data() + shape.size())
+    return 0;
   uint32_t step = integer && columns > 32 ? 16 : 8;
   return columns % step == 0 && columns <= maxColumns ? columns : 0;
 }
