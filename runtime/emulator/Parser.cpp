@@ -53,20 +53,24 @@ private:
     }
   }
 
+  void skipPragma() {
+    while (peek().kind != Kind::End && !peek().is(';'))
+      next();
+    expect(';');
+  }
+
   void moduleItem() {
     if (accept(';'))
       return;
     if (peek().kind != Kind::DotWord)
       return fail("a directive");
-    std::string_view directive = peek().text;
-    if (directive == ".version") {
+    if (peek().text == ".version") {
       versioned = true;
       return skipLine();
     }
     if (!versioned)
       return fail("`.version` before anything else");
-    if (directive == ".target") {
-      next();
+    if (accept(".target")) {
       module.target = word("a target");
       while (accept(','))
         word("a target option");
@@ -74,6 +78,10 @@ private:
     }
     if (module.target.empty())
       return fail("`.target` before anything else");
+    directiveOfModule(peek().text);
+  }
+
+  void directiveOfModule(std::string_view directive) {
     if (directive == ".address_size") {
       next();
       if (peek().text != "64")
@@ -89,11 +97,8 @@ private:
       next(); // its name
       return skipBraces();
     }
-    if (directive == ".pragma") {
-      while (peek().kind != Kind::End && !peek().is(';'))
-        next();
-      return (void)expect(';');
-    }
+    if (directive == ".pragma")
+      return skipPragma();
     bool external = false;
     while (directive == ".visible" || directive == ".extern" || directive == ".weak" ||
            directive == ".common") {
@@ -263,11 +268,8 @@ private:
         return locDirective();
       if (directive == ".file")
         return fileDirective();
-      if (directive == ".pragma") {
-        while (peek().kind != Kind::End && !peek().is(';'))
-          next();
-        return (void)expect(';');
-      }
+      if (directive == ".pragma")
+        return skipPragma();
       return fail("a directive that the emulator knows");
     }
     if (peek().kind == Kind::Word && peek(1).is(':')) {
@@ -369,45 +371,10 @@ private:
   }
 
   bool operand(Operand &out) {
-    if (accept('{')) {
-      out.kind = Operand::Kind::Vector;
-      do {
-        out.parts.emplace_back();
-        if (peek().is('{') || peek().is('[')) { // nothing nests deeper than a tensor's coordinates
-          fail("a register");
-          return false;
-        }
-        if (!operand(out.parts.back()))
-          return false;
-      } while (accept(','));
-      return expect('}');
-    }
-    if (accept('[')) {
-      out.kind = Operand::Kind::Address;
-      out.parts.emplace_back();
-      if (!simple(out.parts.back()))
-        return false;
-      if (peek().is('+') || peek().is('-')) {
-        Operand offset;
-        bool plusMinus = peek().is('+') && peek(1).is('-');
-        if (plusMinus)
-          next();
-        if (!signedNumber(offset))
-          return false;
-        out.value = offset.value;
-      }
-      if (accept(',')) {
-        if (!peek().is('{')) {
-          fail("`{` and the coordinates in a tensor");
-          return false;
-        }
-        Operand coordinates;
-        if (!operand(coordinates))
-          return false;
-        out.parts.push_back(std::move(coordinates));
-      }
-      return expect(']');
-    }
+    if (accept('{'))
+      return vector(out);
+    if (accept('['))
+      return address(out);
     if (accept('!'))
       out.negated = true;
     if (!simple(out))
@@ -420,12 +387,53 @@ private:
       out = std::move(pair);
       return simple(out.parts.back());
     }
-    if (out.kind == Operand::Kind::Symbol && (peek().is('+') || peek().is('-'))) {
-      Operand offset;
-      if (!signedNumber(offset))
+    return out.kind != Operand::Kind::Symbol || offset(out);
+  }
+
+  // Behind its `{`.
+  bool vector(Operand &out) {
+    out.kind = Operand::Kind::Vector;
+    do {
+      out.parts.emplace_back();
+      if (peek().is('{') || peek().is('[')) { // nothing nests deeper than a tensor's coordinates
+        fail("a register");
         return false;
-      out.value = offset.value;
+      }
+      if (!operand(out.parts.back()))
+        return false;
+    } while (accept(','));
+    return expect('}');
+  }
+
+  // Behind its `[`.
+  bool address(Operand &out) {
+    out.kind = Operand::Kind::Address;
+    out.parts.emplace_back();
+    if (!simple(out.parts.back()))
+      return false;
+    if (peek().is('+') && peek(1).is('-'))
+      next();
+    if (!offset(out))
+      return false;
+    if (accept(',')) {
+      if (!peek().is('{')) {
+        fail("`{` and the coordinates in a tensor");
+        return false;
+      }
+      if (!operand(out.parts.emplace_back()))
+        return false;
     }
+    return expect(']');
+  }
+
+  // What is added to an address, if anything.
+  bool offset(Operand &out) {
+    if (!peek().is('+') && !peek().is('-'))
+      return true;
+    Operand number;
+    if (!signedNumber(number))
+      return false;
+    out.value = number.value;
     return true;
   }
 
