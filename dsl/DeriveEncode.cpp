@@ -153,11 +153,11 @@ static bool isNarrow(ElementType type) { return type.bits() <= 8 && type.exponen
 static ExprPtr shareOfScale(const Format &format, int component, ExprPtr rule,
                             const std::vector<bool> &among) {
   const auto &order = format.encodeOrder;
-  ElementType own = format.components[static_cast<size_t>(component)].type;
+  ElementType own = format.component(component).type;
   bool yields = isNarrow(own) && own.decode(own.encode(1)) == 1;
   auto self = std::find(order.begin(), order.end(), component);
   for (auto finer = self == order.end() ? self : self + 1; finer != order.end(); ++finer) {
-    ElementType type = format.components[static_cast<size_t>(*finer)].type;
+    ElementType type = format.component(*finer).type;
     if (!among[static_cast<size_t>(*finer)])
       continue;
     if (isNarrow(type))
@@ -269,8 +269,7 @@ ExprPtr deriveEncode(const Format &format, int component) {
     return nullptr;
   // By the scales, but for one whose rule the user wrote.
   if (int zero = zeroPointOf(format);
-      zero > 0 && (format.encodeOrder.back() == zero ||
-                   format.components[static_cast<size_t>(zero)].encodeDeclared))
+      zero > 0 && (format.encodeOrder.back() == zero || format.component(zero).encodeDeclared))
     return deriveZeroPoint(format, component, zero);
   return deriveOffset(format, component);
 }
@@ -278,8 +277,7 @@ ExprPtr deriveEncode(const Format &format, int component) {
 std::string whyNotDerivable(const Format &format, int component) {
   const auto [factors, literal] = productIn(format);
   if (isSelector(format, component, factors))
-    return "it is a selector of " +
-           std::to_string(format.components[static_cast<size_t>(component)].type.bits()) +
+    return "it is a selector of " + std::to_string(format.component(component).type.bits()) +
            " bits, of which rules try at most " + std::to_string(mostSelectorBits);
   if (!factors.empty() && factors[static_cast<size_t>(component)])
     return std::string("the product of the value's literals is ") +
@@ -303,7 +301,7 @@ static bool isNeverNegative(const Format &format, const Expr &rule) {
   case Expr::Kind::Real:
     return rule.real >= 0;
   case Expr::Kind::Component:
-    return isNeverNegative(format, format.components[static_cast<size_t>(rule.component)]);
+    return isNeverNegative(format, format.component(rule.component));
   case Expr::Kind::Reduce:
     return rule.reduction == Expr::Reduction::Absmax || all();
   case Expr::Kind::Cast:

@@ -72,8 +72,7 @@ double remappedValue(const Remap &remap, const Format &format, const uint32_t *c
       remap.entries[codes[remap.selector] & (static_cast<uint32_t>(remap.entries.size()) - 1)];
   if (entry.component < 0)
     return entry.value;
-  double value =
-      format.components[static_cast<size_t>(entry.component)].type.decode(codes[entry.component]);
+  double value = format.component(entry.component).type.decode(codes[entry.component]);
   return entry.negated ? -value : value;
 }
 
@@ -89,7 +88,7 @@ Number evaluateNumber(const Expr &expr, const Format &format, const uint32_t *co
   case Expr::Kind::Real:
     return realNumber(expr.real);
   case Expr::Kind::Component: {
-    const Component &component = format.components[static_cast<size_t>(expr.component)];
+    const Component &component = format.component(expr.component);
     uint32_t code = expr.component == 0 ? element : codes[expr.component];
     if (component.remap && isRemapped(component, code))
       return realNumber(remappedValue(*component.remap, format, codes));
@@ -321,7 +320,7 @@ Range withEntries(Range range, const Remap &remap, const Format &format) {
   for (const Remap::Entry &entry : remap.entries) {
     double low = entry.value, high = entry.value;
     if (entry.component >= 0) {
-      ElementType type = format.components[static_cast<size_t>(entry.component)].type;
+      ElementType type = format.component(entry.component).type;
       low = entry.negated ? -type.maxFinite() : type.minFinite();
       high = entry.negated ? -type.minFinite() : type.maxFinite();
     }
@@ -365,8 +364,8 @@ static bool integerTypedFrom(const Expr &expr, const Format &format, const Of &o
   case Expr::Kind::Integer:
     return true;
   case Expr::Kind::Component:
-    return format.components[static_cast<size_t>(expr.component)].type.isInteger() &&
-           !format.components[static_cast<size_t>(expr.component)].remap;
+    return format.component(expr.component).type.isInteger() &&
+           !format.component(expr.component).remap;
   case Expr::Kind::Negate:
     return of(*expr.operands[0]);
   case Expr::Kind::Binary:
@@ -474,7 +473,7 @@ template <class Of> static Range rangeFrom(const Expr &expr, const Format &forma
   case Expr::Kind::Real:
     return {expr.real, expr.real, std::floor(expr.real) == expr.real};
   case Expr::Kind::Component: {
-    const Component &component = format.components[static_cast<size_t>(expr.component)];
+    const Component &component = format.component(expr.component);
     Range range{component.type.minFinite(), component.type.maxFinite(), component.type.isInteger()};
     return component.remap ? withEntries(range, *component.remap, format) : range;
   }

@@ -165,8 +165,12 @@ struct Format {
   Span span;
 
   const Component &element() const { return components[0]; }
+  Component &component(int index) { return components[static_cast<size_t>(index)]; }
+  const Component &component(int index) const { return components[static_cast<size_t>(index)]; }
   // Whether other formats are part of it.
   bool hasParts() const { return partition || residual; }
+  // With parts: what QuantizedMatrix::choice has a code for each of.
+  const Blocks &choiceBlocks() const { return residual ? residual->blocks : partition->blocks; }
   // Bits that a code of a component takes in memory: of one with others in its spare bits the whole
   // unit, of those others 0.
   int storedBits(int component) const;
@@ -195,7 +199,7 @@ bool isPlain(const Format &format);
 std::vector<int> guestsOf(const Format &format, int host);
 // The component in whose stored codes one lies: itself, or that whose spare bits it has.
 inline int hostOf(const Format &format, int component) {
-  int host = format.components[static_cast<size_t>(component)].host;
+  int host = format.component(component).host;
   return host < 0 ? component : host;
 }
 

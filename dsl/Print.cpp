@@ -54,7 +54,7 @@ private:
       out += printReal(expr.real);
       return;
     case Expr::Kind::Component:
-      out += format.components[static_cast<size_t>(expr.component)].name;
+      out += format.component(expr.component).name;
       return;
     case Expr::Kind::Input:
       out += 'x';
@@ -145,24 +145,24 @@ static std::string print(const Part &part, const std::string &between) {
 }
 
 static std::string printRemap(const Remap &remap, const Format &format) {
-  auto nameOf = [&](int index) { return format.components[static_cast<size_t>(index)].name; };
   std::string text = " remap " + std::to_string(remap.code) + " to [";
   for (size_t i = 0; i < remap.entries.size(); ++i) {
     const Remap::Entry &entry = remap.entries[i];
     text += i ? ", " : "";
-    text += entry.component < 0 ? printNumber(entry.value)
-                                : (entry.negated ? "-" : "") + nameOf(entry.component);
+    text += entry.component < 0
+                ? printNumber(entry.value)
+                : (entry.negated ? "-" : "") + format.component(entry.component).name;
   }
-  return text + "] by " + nameOf(remap.selector);
+  return text + "] by " + format.component(remap.selector).name;
 }
 
 std::string printComponent(const Format &format, int index) {
-  const Component &component = format.components[static_cast<size_t>(index)];
+  const Component &component = format.component(index);
   std::string out = component.name + ": " + std::string(component.type.name());
   if (component.remap)
     out += printRemap(*component.remap, format);
   if (component.host >= 0)
-    out += " in " + format.components[static_cast<size_t>(component.host)].name;
+    out += " in " + format.component(component.host).name;
   else if (component.extent != Extent::Element)
     out += " per " + printExtent(component);
   return out;
@@ -186,7 +186,7 @@ std::string print(const Format &format) {
   // Derived rules follow from the value and are not printed.
   std::string rules;
   for (int index : format.encodeOrder) {
-    const Component &component = format.components[static_cast<size_t>(index)];
+    const Component &component = format.component(index);
     if (component.encodeDeclared && component.encode)
       rules += "    " + component.name + " = " + print(*component.encode, format) + "\n";
   }
@@ -246,6 +246,10 @@ std::string print(const Gemm &gemm) {
   const ScheduleDecl &schedule = gemm.schedule;
   std::string entries;
   auto entry = [&](const std::string &text) { entries += "    " + text + "\n"; };
+  auto choice = [&](const std::string &key, const auto &chosen) {
+    if (chosen)
+      entry(key + ": " + std::string(name(*chosen)));
+  };
   if (schedule.pipeline)
     entry("pipeline: " + std::to_string(*schedule.pipeline));
   if (schedule.tile)
@@ -261,18 +265,12 @@ std::string print(const Gemm &gemm) {
                              : std::to_string(*schedule.splitK)));
   if (schedule.ctas)
     entry("ctas: " + std::to_string(*schedule.ctas));
-  if (schedule.scales)
-    entry("scales: " + std::string(name(*schedule.scales)));
-  if (schedule.sums)
-    entry("sums: " + std::string(name(*schedule.sums)));
-  if (schedule.roles)
-    entry("roles: " + std::string(name(*schedule.roles)));
-  if (schedule.balance)
-    entry("balance: " + std::string(name(*schedule.balance)));
-  if (schedule.packing)
-    entry("packing: " + std::string(name(*schedule.packing)));
-  if (schedule.tables)
-    entry("tables: " + std::string(name(*schedule.tables)));
+  choice("scales", schedule.scales);
+  choice("sums", schedule.sums);
+  choice("roles", schedule.roles);
+  choice("balance", schedule.balance);
+  choice("packing", schedule.packing);
+  choice("tables", schedule.tables);
   if (schedule.cluster)
     entry("cluster: " + std::to_string(schedule.cluster->n) + " x " +
           std::to_string(schedule.cluster->k));
