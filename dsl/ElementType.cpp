@@ -320,14 +320,14 @@ std::optional<ElementType> ElementType::codebook(const std::vector<double> &valu
   return ElementType(static_cast<uint16_t>(firstCodebook + *index));
 }
 
-std::vector<std::string_view> ElementType::allNames() {
-  std::vector<std::string_view> names;
+std::vector<std::string> ElementType::allNames() {
+  std::vector<std::string> names;
   for (size_t i = 0; i < f16Index; ++i)
-    names.push_back(encodings[i].name());
-  for (std::string_view name : {"e2m1", "e2m3", "e3m2", "e4m3", "e5m2", "e8m0", "ue4m3"})
-    names.push_back(name);
+    names.emplace_back(encodings[i].name());
+  for (const char *name : {"e2m1", "e2m3", "e3m2", "e4m3", "e5m2", "e8m0", "ue4m3"})
+    names.emplace_back(name);
   for (size_t i = f16Index; i < firstSpelling; ++i)
-    names.push_back(encodings[i].name());
+    names.emplace_back(encodings[i].name());
   return names;
 }
 

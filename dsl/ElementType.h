@@ -34,7 +34,7 @@ public:
   static std::optional<ElementType> codebook(const std::vector<double> &values);
   static bool isCodebookSize(size_t values);
   // Names of the types in common use, for messages and completion.
-  static std::vector<std::string_view> allNames();
+  static std::vector<std::string> allNames();
   // Names of all types but codebooks.
   static std::vector<std::string_view> everyName();
   // For names known at compile time: get("f32").

@@ -131,11 +131,8 @@ public:
 
 private:
   std::nullopt_t unknownType(const ast::Argument &argument) {
-    std::vector<std::string> known;
-    for (std::string_view name : ElementType::allNames())
-      known.emplace_back(name);
-    report(DiagId::unknown_name,
-           {"type", shown(argument.use.name.text), hint(argument.use.name.text, known)},
+    const std::string &name = argument.use.name.text;
+    report(DiagId::unknown_name, {"type", shown(name), hint(name, ElementType::allNames())},
            argument.span);
     return std::nullopt;
   }

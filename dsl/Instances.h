@@ -140,30 +140,32 @@ private:
     bool active = true;
     size_t depth = 1; // of the declarations that it is made of, itself included
   };
+  using Entries = std::map<std::string, Entry, std::less<>>; // by Binding::text
 
   Ptr instance(const Declaration &declaration, const Binding &binding, Span use) {
     auto [place, isNew] = entries.try_emplace(binding.text);
-    Entry &entry = place->second; // stays where it is
+    Entry &entry = place->second;
     if (!isNew && entry.active) {
       std::string chain;
-      for (auto from = std::find(active.begin(), active.end(), &entry); from != active.end();
-           ++from)
-        chain += textOf(*from) + " -> ";
+      for (auto from = std::find(active.begin(), active.end(), place); from != active.end(); ++from)
+        chain += (*from)->first + " -> ";
       findings.add(DiagId::declaration_cycle,
                    {what, shown(binding.text), shown(chain + binding.text)}, use);
       return nullptr;
     }
     if (isNew)
-      make(declaration, binding, use, entry, place->first);
-    if (!active.empty())
-      active.back()->depth = std::max(active.back()->depth, entry.depth + 1);
+      make(declaration, binding, use, place);
+    if (!active.empty()) {
+      size_t &depth = active.back()->second.depth;
+      depth = std::max(depth, entry.depth + 1);
+    }
     return entry.checked;
   }
 
-  void make(const Declaration &declaration, const Binding &binding, Span use, Entry &entry,
-            const std::string &text) {
-    active.push_back(&entry);
-    texts.push_back(&text);
+  void make(const Declaration &declaration, const Binding &binding, Span use,
+            typename Entries::iterator place) {
+    Entry &entry = place->second;
+    active.push_back(place);
     if (active.size() <= maxDeclarationDepth)
       entry.checked = checkedOf(declaration, binding, use);
     if (active.size() > maxDeclarationDepth || entry.depth > maxDeclarationDepth) {
@@ -173,7 +175,6 @@ private:
       entry.checked = nullptr;
     }
     active.pop_back();
-    texts.pop_back();
     entry.active = false;
     if (!binding.isDefault && entry.checked)
       made.push_back(entry.checked);
@@ -236,11 +237,6 @@ private:
     return found;
   }
 
-  const std::string &textOf(const Entry *entry) const {
-    return *texts[static_cast<size_t>(std::find(active.begin(), active.end(), entry) -
-                                      active.begin())];
-  }
-
   std::string what;
   Check check;
   FormatLookup lookup;
@@ -248,11 +244,10 @@ private:
   size_t &instanceTokens;
   Findings &findings;
   std::map<std::string, Declaration, std::less<>> declared;
-  std::map<std::string, Entry, std::less<>> entries; // by Binding::text
-  std::vector<const ast::Use *> pending;             // uses whose arguments are being found
+  Entries entries;
+  std::vector<const ast::Use *> pending; // uses whose arguments are being found
   std::map<const ast::Use *, std::shared_ptr<const Format>> defaultFormats; // of parameters
-  std::vector<Entry *> active;            // what is being checked, from the outside in
-  std::vector<const std::string *> texts; // of `active`
+  std::vector<typename Entries::iterator> active; // what is being checked, from the outside in
   std::vector<Ptr> made;
 };
 

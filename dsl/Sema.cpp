@@ -149,7 +149,7 @@ private:
     component.host = indexOf(name.text);
     if (component.host < 0)
       return unknownComponent(name);
-    const Component &host = format.components[static_cast<size_t>(component.host)];
+    const Component &host = format.component(component.host);
     component.extent = host.extent;
     component.group = host.group;
     component.rows = host.rows;
@@ -204,7 +204,7 @@ private:
       unknownComponent(declared.selector);
       return std::nullopt;
     }
-    const Component &selector = format.components[static_cast<size_t>(remap.selector)];
+    const Component &selector = format.component(remap.selector);
     if (poisoned[static_cast<size_t>(remap.selector)])
       return std::nullopt;
     if (selector.type.kind() != ElementType::Kind::Unsigned || selector.extent == Extent::Element ||
@@ -221,7 +221,7 @@ private:
           unknownComponent(*entry.name);
           return std::nullopt;
         }
-        if (format.components[static_cast<size_t>(checked.component)].extent != Extent::Tensor)
+        if (format.component(checked.component).extent != Extent::Tensor)
           return refuse(DiagId::remap_entry, {entry.name->text}, entry.name->span);
       }
       remap.entries.push_back(checked);
@@ -241,14 +241,11 @@ private:
         error(DiagId::codebook_size, {std::to_string(values->size())}, written.span);
       return std::nullopt;
     }
-    std::vector<std::string> known;
-    for (std::string_view name : ElementType::allNames())
-      known.emplace_back(name);
     const std::string advice =
         isFloatName(written.text)
             ? "eXmY has 1 to 8 bits of exponent and 3 to 16 bits together, with an i at its end at "
               "least 2 of exponent and 1 of mantissa"
-            : hint(written.text, known);
+            : hint(written.text, ElementType::allNames());
     error(DiagId::unknown_name, {"type", shown(written.text), advice}, written.span);
     return std::nullopt;
   }
@@ -271,11 +268,12 @@ private:
       component.perToken = word.name == "token";
       if (!group)
         return true;
-      component.group = group->value;
-      if (component.group >= minGroup && component.group <= maxGroup)
+      if (group->value >= minGroup && group->value <= maxGroup) {
+        component.group = group->value;
         return true;
+      }
       error(DiagId::group_out_of_range,
-            {std::to_string(component.group), std::to_string(minGroup), std::to_string(maxGroup)},
+            {std::to_string(group->value), std::to_string(minGroup), std::to_string(maxGroup)},
             group->span);
       return false;
     }
@@ -325,16 +323,13 @@ private:
     for (size_t i = 0; i < format.components.size(); ++i)
       if (format.components[i].extent != Extent::Element)
         order.push_back(static_cast<int>(i));
-    auto at = [&](int index) -> const Component & {
-      return format.components[static_cast<size_t>(index)];
-    };
     std::sort(order.begin(), order.end(), [&](int a, int b) {
-      auto ca = coarseness(at(a)), cb = coarseness(at(b));
+      auto ca = coarseness(format.component(a)), cb = coarseness(format.component(b));
       return ca != cb ? ca > cb : a < b;
     });
     const Component *coarser = nullptr;
     for (int index : order) {
-      const Component &component = at(index);
+      const Component &component = format.component(index);
       bool inRows = component.extent == Extent::Group || component.extent == Extent::Row;
       if (!inRows || poisoned[static_cast<size_t>(index)])
         continue;
@@ -442,25 +437,23 @@ private:
   }
 
   void candidates() {
-    int64_t combinations = 1;
+    double combinations = 1; // may be more than integers can say
     for (const Component &component : format.components)
       if (isBest(component.encode))
-        combinations = std::min<int64_t>(
-            combinations * static_cast<int64_t>(component.encode->operands.size()), maxGroup);
+        combinations *= static_cast<double>(component.encode->operands.size());
     if (combinations > maxCandidates)
       error(DiagId::too_many_candidates,
-            {format.name, std::to_string(combinations), std::to_string(maxCandidates)},
-            format.span);
+            {format.name, printNumber(combinations), std::to_string(maxCandidates)}, format.span);
   }
 
   // A zero point is found by the scales, also where it is declared before one that is as fine.
   void orderZeroPoint() {
     std::vector<int> &order = format.encodeOrder;
     const int zero = zeroPointOf(format);
-    if (zero < 0 || format.components[static_cast<size_t>(zero)].encode)
+    if (zero < 0 || format.component(zero).encode)
       return;
-    const auto &last = format.components[static_cast<size_t>(order.back())];
-    if (coarseness(last) != coarseness(format.components[static_cast<size_t>(zero)]))
+    const auto &last = format.component(order.back());
+    if (coarseness(last) != coarseness(format.component(zero)))
       return;
     for (const Component &component : format.components)
       if (component.encode && mentions(*component.encode, zero))
@@ -472,7 +465,7 @@ private:
   void deriveRules() {
     orderZeroPoint();
     for (int index : format.encodeOrder) {
-      Component &component = format.components[static_cast<size_t>(index)];
+      Component &component = format.component(index);
       if (component.encode)
         continue;
       component.encode = deriveEncode(format, index);

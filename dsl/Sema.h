@@ -14,9 +14,9 @@
 namespace rho::dsl {
 
 inline constexpr int64_t minGroup = 8;
-inline constexpr int64_t maxGroup = int64_t(1) << 20;
+inline constexpr int64_t maxGroup = int64_t(1) << 20; // also of rows, and of blocks of parts
 // Combinations of candidates that the encoder tries.
-inline constexpr int64_t maxCandidates = 256;
+inline constexpr int maxCandidates = 256;
 inline constexpr int minElementBits = 2;
 // Integers are exact in double up to here, which keeps ranges and evaluation exact.
 inline constexpr double maxInteger = 0x1p53 - 1;

@@ -97,9 +97,7 @@ private:
                  expr);
   }
 
-  std::string target() const {
-    return scope.format.components[static_cast<size_t>(scope.encodes)].name;
-  }
+  std::string target() const { return scope.format.component(scope.encodes).name; }
 
   bool isEncodedBefore(int component) const {
     for (int index : scope.format.encodeOrder) {
@@ -206,8 +204,8 @@ private:
       for (const FunctionName &function : functionNames)
         if (!findReduction(function.name))
           names.emplace_back(function.name);
-    for (std::string_view type : ElementType::allNames())
-      names.emplace_back(type);
+    const std::vector<std::string> types = ElementType::allNames();
+    names.insert(names.end(), types.begin(), types.end());
     return names;
   }
 

@@ -9,8 +9,6 @@ namespace rho::dsl {
 
 namespace {
 
-constexpr int64_t maxBlock = int64_t(1) << 20;
-
 class PartChecker {
 public:
   PartChecker(const ast::Format &syntax, const FormatLookup &lookup, Findings &findings)
@@ -109,9 +107,9 @@ private:
   }
 
   void limit(const ast::Number &number, int64_t least) {
-    if (number.value < least || number.value > maxBlock)
+    if (number.value < least || number.value > maxGroup)
       error(DiagId::block_out_of_range,
-            {std::to_string(number.value), std::to_string(least), std::to_string(maxBlock)},
+            {std::to_string(number.value), std::to_string(least), std::to_string(maxGroup)},
             number.span);
   }
 
