@@ -57,35 +57,28 @@ CodebookPool::~CodebookPool() {
   }
 }
 
+void keepFirstOfEqual(std::vector<CodedValue> &values) {
+  auto same = [](const CodedValue &a, const CodedValue &b) { return a.value == b.value; };
+  values.erase(std::unique(values.begin(), values.end(), same), values.end());
+}
+
 Codebook::Codebook(const std::vector<double> &values)
     : byCode(values), canonical(codebookText(values)),
       bitCount(std::countr_zero(static_cast<uint32_t>(values.size()))) {
   for (uint32_t code = 0; code < values.size(); ++code)
     sorted.push_back({values[code], code});
-  std::sort(sorted.begin(), sorted.end(), [](const Entry &a, const Entry &b) {
-    if (a.value != b.value)
-      return a.value < b.value;
-    return a.code % 2 != b.code % 2 ? a.code % 2 == 0 : a.code < b.code;
-  });
-  sorted.erase(std::unique(sorted.begin(), sorted.end(),
-                           [](const Entry &a, const Entry &b) { return a.value == b.value; }),
-               sorted.end());
+  std::sort(sorted.begin(), sorted.end(), precedes);
+  keepFirstOfEqual(sorted);
 }
 
 uint32_t Codebook::nearest(double value) const {
   auto above = std::lower_bound(sorted.begin(), sorted.end(), value,
-                                [](const Entry &entry, double v) { return entry.value < v; });
+                                [](const CodedValue &entry, double v) { return entry.value < v; });
   if (above == sorted.begin())
     return above->code;
   if (above == sorted.end())
     return sorted.back().code;
-  auto below = above - 1;
-  double up = above->value - value, down = value - below->value;
-  if (up != down)
-    return up < down ? above->code : below->code;
-  if (above->code % 2 != below->code % 2)
-    return above->code % 2 == 0 ? above->code : below->code;
-  return std::min(above->code, below->code);
+  return nearerCode(above[-1], *above, value);
 }
 
 std::optional<size_t> internCodebook(const std::vector<double> &values, size_t limit) {

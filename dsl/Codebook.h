@@ -11,6 +11,28 @@
 
 namespace rho::dsl {
 
+// A code and the number that it stands for.
+struct CodedValue {
+  double value;
+  uint32_t code;
+};
+// The even one, else the lower, goes before the other.
+constexpr bool isPreferred(uint32_t code, uint32_t other) {
+  return code % 2 != other % 2 ? code % 2 == 0 : code < other;
+}
+// In order of value, of equal values in that of preference.
+inline constexpr auto precedes = [](const CodedValue &a, const CodedValue &b) {
+  return a.value != b.value ? a.value < b.value : isPreferred(a.code, b.code);
+};
+// Of those in this order the first of each value.
+void keepFirstOfEqual(std::vector<CodedValue> &values);
+// The code of the one next to x, which lies between them; of equally near ones the preferred.
+inline uint32_t nearerCode(const CodedValue &below, const CodedValue &above, double x) {
+  const double up = above.value - x, down = x - below.value;
+  const bool isAbove = up != down ? up < down : isPreferred(above.code, below.code);
+  return isAbove ? above.code : below.code;
+}
+
 class Codebook {
 public:
   explicit Codebook(const std::vector<double> &values);
@@ -25,12 +47,8 @@ public:
   uint32_t nearest(double value) const;
 
 private:
-  struct Entry {
-    double value;
-    uint32_t code;
-  };
   std::vector<double> byCode;
-  std::vector<Entry> sorted; // of equal values one
+  std::vector<CodedValue> sorted; // of equal values one
   std::string canonical;
   int bitCount;
 };

@@ -25,24 +25,16 @@ bool ValueSearch::prepare(std::vector<uint32_t> &codes) {
     if (std::isfinite(table[code]))
       entries.push_back({table[code], code});
   }
-  // Of equal values the even code, then the lower, is kept. The order is mostly that of the numbers
-  // before.
-  auto before = [](const Entry &a, const Entry &b) {
-    if (a.value != b.value)
-      return a.value < b.value;
-    return a.code % 2 != b.code % 2 ? a.code % 2 == 0 : a.code < b.code;
-  };
-  if (!std::is_sorted(entries.begin(), entries.end(), before)) {
-    std::sort(entries.begin(), entries.end(), before);
+  // The order is mostly that of the numbers before.
+  if (!std::is_sorted(entries.begin(), entries.end(), precedes)) {
+    std::sort(entries.begin(), entries.end(), precedes);
     if (entries.size() == order.size())
       for (size_t i = 0; i < order.size(); ++i)
         order[i] = entries[i].code;
   }
-  entries.erase(std::unique(entries.begin(), entries.end(),
-                            [](const Entry &a, const Entry &b) { return a.value == b.value; }),
-                entries.end());
+  keepFirstOfEqual(entries);
   values.clear();
-  for (const Entry &entry : entries)
+  for (const CodedValue &entry : entries)
     values.push_back(entry.value);
   return fallback >= 0;
 }
@@ -66,13 +58,7 @@ uint32_t ValueSearch::nearest(double x) const {
     return entries.front().code;
   if (above == values.size())
     return entries.back().code;
-  double up = values[above] - x, down = x - values[above - 1];
-  uint32_t upper = entries[above].code, lower = entries[above - 1].code;
-  if (up != down)
-    return up < down ? upper : lower;
-  if (upper % 2 != lower % 2)
-    return upper % 2 == 0 ? upper : lower;
-  return std::min(upper, lower);
+  return nearerCode(entries[above - 1], entries[above], x);
 }
 
 } // namespace rho::dsl

@@ -1,6 +1,7 @@
 // The nearest code of a number where the value is no plain product.
 #pragma once
 
+#include "dsl/Codebook.h"
 #include "dsl/Format.h"
 
 #include <cstdint>
@@ -25,13 +26,9 @@ public:
   double valueOf(uint32_t code) const { return table[code]; }
 
 private:
-  struct Entry {
-    double value;
-    uint32_t code;
-  };
   const Format &format;
   std::vector<double> table;
-  std::vector<Entry> entries;
+  std::vector<CodedValue> entries;
   std::vector<double> values;  // of the entries
   std::vector<uint32_t> order; // all codes, by value as far as is known
   int64_t fallback = -1;
