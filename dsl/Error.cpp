@@ -1,6 +1,7 @@
 #include "dsl/Error.h"
 
 #include "dsl/Lasting.h"
+#include "dsl/Numbers.h"
 #include "dsl/Utf8.h"
 
 #include <algorithm>
@@ -28,11 +29,10 @@ bool isControl(char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\
 
 // What a user's name holds moves no cursor and ends no text; lines of a compiler's log stay lines.
 std::string harmless(std::string_view text) {
-  constexpr char digits[] = "0123456789abcdef";
   std::string out;
   for (char c : text)
     if (auto byte = static_cast<unsigned char>(c); isControl(c) && c != '\n')
-      out += std::string("\\x") + digits[byte >> 4] + digits[byte & 15];
+      out += "\\x" + dsl::hexadecimal(byte, 2);
     else
       out += c;
   return out;

@@ -1,10 +1,10 @@
 #include "dsl/Findings.h"
 
+#include "dsl/Numbers.h"
 #include "dsl/Utf8.h"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <numeric>
 #include <tuple>
@@ -100,12 +100,6 @@ bool isInvisible(uint32_t code) {
                      [&](const Range &range) { return code >= range.first && code <= range.last; });
 }
 
-std::string hex(uint32_t value) {
-  char digits[16];
-  auto [end, error] = std::to_chars(digits, std::end(digits), value, 16);
-  return {digits, end};
-}
-
 } // namespace
 
 std::string visible(std::string_view text) {
@@ -117,9 +111,9 @@ std::string visible(std::string_view text) {
     if (next.bytes != 0 && !isInvisible(next.code))
       out += text.substr(0, bytes);
     else if (next.bytes > 1)
-      out += "\\u{" + hex(next.code) + "}";
+      out += "\\u{" + hexadecimal(next.code) + "}";
     else
-      out += (byte < 16 ? "\\x0" : "\\x") + hex(byte);
+      out += "\\x" + hexadecimal(byte, 2);
     text.remove_prefix(bytes);
   }
   return out;

@@ -1,6 +1,7 @@
 #include "dsl/Instances.h"
 
 #include "dsl/Codebook.h"
+#include "dsl/Numbers.h"
 
 #include <algorithm>
 #include <array>
@@ -36,10 +37,7 @@ std::string fingerprint(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (char c : text)
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  std::string digits;
-  for (int shift = 60; shift >= 0; shift -= 4)
-    digits += "0123456789abcdef"[hash >> shift & 15];
-  return digits;
+  return hexadecimal(hash, 16);
 }
 
 // A parameter's value: the same text and tokens for the same value, however it is written, but for

@@ -2,8 +2,11 @@
 // back as the same double.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
+#include <iterator>
 #include <locale>
 #include <sstream>
 #include <string>
@@ -28,6 +31,17 @@ inline std::string printReal(double value) {
   std::string text = printNumber(value);
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
+
+// "ff", behind zeros where it has fewer digits than asked for.
+inline std::string hexadecimal(uint64_t value, size_t digits = 1) {
+  char buffer[16];
+  auto [end, error] = std::to_chars(buffer, std::end(buffer), value, 16);
+  const std::string text(buffer, end);
+  return std::string(digits - std::min(digits, text.size()), '0') + text;
+}
+
+// Of a number that is not finite.
+inline std::string nameOfNonFinite(double value) { return std::isnan(value) ? "NaN" : "infinity"; }
 
 // For text that is read back: "1000" is never "1,000".
 struct TextWriter : std::ostringstream {

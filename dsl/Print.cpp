@@ -4,7 +4,6 @@
 #include "dsl/Operators.h"
 
 #include <algorithm>
-#include <charconv>
 
 namespace rho::dsl {
 
@@ -12,11 +11,8 @@ namespace {
 
 // Masks and sign flips read better in hexadecimal: 0x80, not 128.
 std::string printInteger(int64_t value, bool bitwise) {
-  if (!bitwise || value < 10)
-    return std::to_string(value);
-  char buffer[32];
-  auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value, 16);
-  return "0x" + std::string(buffer, end);
+  return bitwise && value >= 10 ? "0x" + hexadecimal(static_cast<uint64_t>(value))
+                                : std::to_string(value);
 }
 
 bool isMasking(Expr::Op op) {

@@ -2,17 +2,22 @@
 #include "dsl/Operators.h"
 #include "dsl/Sema.h"
 
+#include <charconv>
 #include <cmath>
-#include <cstdio>
+#include <iterator>
 
 namespace rho::dsl {
 
 namespace {
 
+// Of an integer all digits, or six where double has not all.
 std::string number(double value) {
+  const bool isWhole = std::fabs(value) < 1e17;
   char buffer[64];
-  std::snprintf(buffer, sizeof(buffer), std::fabs(value) < 1e17 ? "%.0f" : "%.6g", value);
-  return buffer;
+  auto [end, error] = std::to_chars(buffer, std::end(buffer), value,
+                                    isWhole ? std::chars_format::fixed : std::chars_format::general,
+                                    isWhole ? 0 : 6);
+  return {buffer, end};
 }
 
 class Lowering {

@@ -1,11 +1,11 @@
 // The safetensors container: https://huggingface.co/docs/safetensors, section Format.
 #include "dsl/Findings.h"
+#include "dsl/Numbers.h"
 #include "kernels/HeaderScanner.h"
 #include "kernels/TensorHeader.h"
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstring>
 #include <set>
 
@@ -226,9 +226,7 @@ std::string jsonString(std::string_view text) {
       result += '\\';
       result += c;
     } else if (static_cast<unsigned char>(c) < 0x20) {
-      char escape[8];
-      std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
-      result += escape;
+      result += "\\u" + dsl::hexadecimal(static_cast<unsigned char>(c), 4);
     } else {
       result += c;
     }

@@ -1,17 +1,12 @@
 #include "runtime/emulator/Faults.h"
 
+#include "dsl/Numbers.h"
 #include "runtime/emulator/Decode.h"
 #include "runtime/emulator/Machine.h"
 
-#include <cstdio>
-
 namespace rho::emulator {
 
-std::string hex(uint64_t value) {
-  char buffer[24];
-  std::snprintf(buffer, sizeof buffer, "0x%llx", static_cast<unsigned long long>(value));
-  return buffer;
-}
+std::string hex(uint64_t value) { return "0x" + dsl::hexadecimal(value); }
 
 std::string range(uint64_t begin, uint64_t bytes) {
   return "[" + hex(begin) + ", " + hex(begin + bytes) + ")";
