@@ -91,16 +91,13 @@ QuantizedMatrix emptyMatrix(std::shared_ptr<const Format> format, int64_t rows, 
   QuantizedMatrix matrix;
   matrix.rows = rows;
   matrix.k = k;
-  auto choice = [&](const Blocks &blocks) {
-    matrix.choice = CodeArray(8, blockGrid(blocks, rows, k).size());
-  };
+  if (format->hasParts())
+    matrix.choice = CodeArray(8, blockGrid(format->choiceBlocks(), rows, k).size());
   if (format->residual) {
-    choice(format->residual->blocks);
     auto base = std::make_shared<const Format>(withoutResidual(*format));
     matrix.parts.push_back(emptyMatrix(std::move(base), rows, k));
     matrix.parts.push_back(emptyMatrix(format->residual->part.format, rows, k));
   } else if (format->partition) {
-    choice(format->partition->blocks);
     for (const Part &part : format->partition->parts)
       matrix.parts.push_back(emptyMatrix(part.format, rows, k));
   } else {
@@ -136,10 +133,22 @@ int64_t codeIndex(const Component &component, int64_t k, int64_t row, int64_t co
                                              : blockIndex(blocksOf(component), k, row, column);
 }
 
+int64_t finestGroup(const Format &format, int64_t k) {
+  for (const Component &component : format.components)
+    if (component.extent == Extent::Group)
+      k = std::min(k, component.group);
+  return k;
+}
+
+int64_t bandRows(const Format &format) {
+  int64_t rows = 1;
+  for (const Component &component : format.components)
+    rows = std::max(rows, component.rows);
+  return rows;
+}
+
 static uint32_t choiceAt(const QuantizedMatrix &matrix, int64_t row, int64_t column) {
-  const Format &format = *matrix.format;
-  const Blocks &blocks = format.residual ? format.residual->blocks : format.partition->blocks;
-  return matrix.choice.get(blockIndex(blocks, matrix.k, row, column));
+  return matrix.choice.get(blockIndex(matrix.format->choiceBlocks(), matrix.k, row, column));
 }
 
 // Of numbers of each part those of the one which stores the block, or the sum of two.
@@ -181,10 +190,7 @@ static void ofColumns(const QuantizedMatrix &matrix, int64_t row, int64_t begin,
                       const One &one, const All &all, double *numbers) {
   const Format &format = *matrix.format;
   const std::vector<CodeArray> &components = matrix.components;
-  int64_t run = matrix.k;
-  for (const Component &component : format.components)
-    if (component.extent == Extent::Group)
-      run = std::min(run, component.group);
+  const int64_t run = finestGroup(format, matrix.k);
   int bits = format.element().type.bits();
   bool tabled = bits <= 8 && (int64_t(1) << bits) <= std::min(run, end - begin);
   std::vector<uint32_t> codes(components.size());

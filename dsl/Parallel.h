@@ -70,4 +70,12 @@ template <class Work> void parallel(int64_t count, unsigned threads, const Work 
     std::rethrow_exception(thrown);
 }
 
+// Calls body(i) once for every i below `count`, in any order.
+template <class Body> void parallelFor(int64_t count, unsigned threads, const Body &body) {
+  parallel(count, threads, [&](const auto &next) {
+    for (int64_t i = next(); i < count; i = next())
+      body(i);
+  });
+}
+
 } // namespace rho::dsl

@@ -5,6 +5,7 @@
 #include "dsl/EncodeQuotients.h"
 #include "dsl/EncodeRule.h"
 #include "dsl/Evaluate.h"
+#include "dsl/Numbers.h"
 #include "dsl/Parallel.h"
 #include "dsl/QuantizeParts.h"
 #include "dsl/ValueSearch.h"
@@ -51,7 +52,8 @@ public:
             const QuantizeOptions &options)
       : format(*shared), input(input), reject(options.rejectNonFinite), threads(options.threads),
         columnWeights(options.columnWeights), given(options.given),
-        clamped(clampedElements(format)), quotients(format.element().type) {
+        clamped(clampedElements(format)), quotients(format.element().type),
+        run(finestGroup(format, input.k)), highBand(bandRows(format)) {
     if (std::optional<double> literals = literalDivisor(format);
         literals && (format.requirements.empty() || !clamped.empty())) {
       byDivision = true;
@@ -64,10 +66,6 @@ public:
       out.components.emplace_back(component.type.bits(),
                                   codeGrid(component, input.rows, input.k).size());
       rules.push_back(rulesOf(component));
-      if (component.extent == Extent::Group) {
-        run = std::min(run, component.group);
-        bandRows = std::max(bandRows, component.rows);
-      }
     }
   }
 
@@ -91,7 +89,7 @@ private:
     if (nonFinite.found()) {
       double value = input.at(nonFinite.row(), nonFinite.column());
       return makeError(DiagId::non_finite_input,
-                       {std::isnan(value) ? "NaN" : "infinity", std::to_string(nonFinite.row()),
+                       {nameOfNonFinite(value), std::to_string(nonFinite.row()),
                         std::to_string(nonFinite.column())});
     }
     if (unfulfilled.found())
@@ -124,15 +122,12 @@ private:
     return candidates;
   }
 
-  const Component &component(int index) const {
-    return format.components[static_cast<size_t>(index)];
-  }
   CodeArray &codesOf(int index) { return out.components[static_cast<size_t>(index)]; }
   const std::vector<EncodeRule> &rulesOf(int index) const {
     return rules[static_cast<size_t>(index)];
   }
   int64_t placeOf(int index, int64_t row, int64_t column) const {
-    return codeIndex(component(index), input.k, row, column);
+    return codeIndex(format.component(index), input.k, row, column);
   }
 
   // Stores the best of the candidates of a component at `at`. `value(i)` is that of candidate i,
@@ -141,7 +136,7 @@ private:
   template <class Value, class EncodeFiner, class SquaredError>
   bool choose(int index, int64_t at, int &trials, const Value &value,
               const EncodeFiner &encodeFiner, const SquaredError &error) {
-    ElementType type = component(index).type;
+    ElementType type = format.component(index).type;
     size_t count = rulesOf(index).size(), best = 0;
     double least = 0;
     ++trials;
@@ -166,7 +161,7 @@ private:
 
   bool encodeTensors(size_t position) {
     if (position == format.encodeOrder.size() ||
-        component(format.encodeOrder[position]).extent != Extent::Tensor)
+        format.component(format.encodeOrder[position]).extent != Extent::Tensor)
       return encodeBands(position);
     int index = format.encodeOrder[position];
     if (const auto found = given.find(index); found != given.end()) {
@@ -175,7 +170,7 @@ private:
     }
     std::vector<double> values = tensorValues();
     if (rulesOf(index).size() == 1) {
-      codesOf(index).set(0, component(index).type.encode(reduceAll(index, 0, values)));
+      codesOf(index).set(0, format.component(index).type.encode(reduceAll(index, 0, values)));
       return encodeTensors(position + 1);
     }
     std::vector<double> candidates;
@@ -189,8 +184,9 @@ private:
   std::vector<double> tensorValues() {
     std::vector<double> values(format.components.size(), 0);
     for (int index : format.encodeOrder)
-      if (component(index).extent == Extent::Tensor)
-        values[static_cast<size_t>(index)] = component(index).type.decode(codesOf(index).get(0));
+      if (format.component(index).extent == Extent::Tensor)
+        values[static_cast<size_t>(index)] =
+            format.component(index).type.decode(codesOf(index).get(0));
     return values;
   }
 
@@ -232,13 +228,13 @@ private:
 
   bool encodeBands(size_t position) {
     std::atomic<bool> good = true;
-    int64_t bands = divideUp(input.rows, bandRows);
+    int64_t bands = divideUp(input.rows, highBand);
     parallel(bands, threads, [&](const auto &next) {
       State state = newState();
       state.codes.resize(format.components.size());
       for (int64_t band = next(); band < bands; band = next()) {
-        int64_t first = band * bandRows;
-        if (!encodeBand(position, {first, std::min(input.rows, first + bandRows), 0, input.k},
+        int64_t first = band * highBand;
+        if (!encodeBand(position, {first, std::min(input.rows, first + highBand), 0, input.k},
                         state))
           good = false;
       }
@@ -280,9 +276,8 @@ private:
     if (position == format.encodeOrder.size())
       return encodeElements(block, state);
     int index = format.encodeOrder[position];
-    const Component &c = component(index);
-    int64_t high = c.extent == Extent::Group ? c.rows : 1;
-    int64_t wide = c.extent == Extent::Group ? c.group : input.k;
+    const Component &c = format.component(index);
+    int64_t high = c.rows, wide = c.extent == Extent::Group ? c.group : input.k;
     bool several = rulesOf(index).size() > 1, good = true;
     for (int64_t row = block.rowBegin; row < block.rowEnd; row += high)
       for (int64_t begin = block.begin; begin < block.end; begin += wide) {
@@ -321,8 +316,8 @@ private:
   void loadValues(size_t until, const Block &block, State &state) {
     for (size_t position = 0; position < until; ++position) {
       int index = format.encodeOrder[position];
-      if (component(index).extent != Extent::Tensor)
-        state.values[static_cast<size_t>(index)] = component(index).type.decode(
+      if (format.component(index).extent != Extent::Tensor)
+        state.values[static_cast<size_t>(index)] = format.component(index).type.decode(
             codesOf(index).get(placeOf(index, block.rowBegin, block.begin)));
     }
   }
@@ -447,11 +442,10 @@ private:
   const std::map<int, uint32_t> &given;
   const std::vector<uint8_t> clamped; // codes by codes, where a requirement bounds the element
   bool byDivision = false;
-  double factor = 1;                                     // of S
-  const QuotientEncoder quotients;                       // where codes have at most 8 bits
-  int64_t run = std::numeric_limits<int64_t>::max() / 2; // numbers that share every other component
+  double factor = 1;               // of S
+  const QuotientEncoder quotients; // where codes have at most 8 bits
+  const int64_t run, highBand;     // numbers along k, and rows, that are encoded together
   int tensorTrials = 0;
-  int64_t bandRows = 1;                       // rows that share a component of a block
   std::vector<std::vector<EncodeRule>> rules; // by component; several where one is the best
   QuantizedMatrix out;
   FirstPlace nonFinite, unfulfilled;
@@ -473,7 +467,7 @@ std::optional<Error> wrongWeights(std::span<const double> weights, int64_t k) {
 Status checkGiven(const Format &format, const std::map<int, uint32_t> &given) {
   for (const auto &[index, code] : given) {
     const bool known = index > 0 && static_cast<size_t>(index) < format.components.size();
-    if (!known || format.components[static_cast<size_t>(index)].extent != Extent::Tensor)
+    if (!known || format.component(index).extent != Extent::Tensor)
       return makeError(DiagId::bad_fixed_component, {"'" + format.name + "' has no component " +
                                                      std::to_string(index) + " per tensor"});
   }

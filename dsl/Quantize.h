@@ -68,6 +68,11 @@ Blocks blocksOf(const Component &component);
 BlockGrid codeGrid(const Component &component, int64_t rows, int64_t k);
 int64_t codeIndex(const Component &component, int64_t k, int64_t row, int64_t column);
 
+// Numbers along k that share the codes of all components but the element, k without k[G]; rows that
+// share codes, 1 without n[R] and m[R]. Of a format without parts.
+int64_t finestGroup(const Format &format, int64_t k);
+int64_t bandRows(const Format &format);
+
 // Input numbers, row-major with `stride` elements between rows.
 struct MatrixView {
   enum class Type : uint8_t { F32, F16, BF16 };

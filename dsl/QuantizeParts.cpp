@@ -22,7 +22,7 @@ public:
     x.resize(static_cast<size_t>(rows * k));
     everyRow([&](int64_t row) {
       for (int64_t column = 0; column < k; ++column)
-        number(x, row, column) = static_cast<float>(input.at(row, column));
+        x[place(row, column)] = static_cast<float>(input.at(row, column));
     });
   }
 
@@ -93,21 +93,13 @@ private:
   }
 
   size_t count() const { return static_cast<size_t>(grid.size()); }
-  float &number(std::vector<float> &matrix, int64_t row, int64_t column) const {
-    return matrix[static_cast<size_t>(row * k + column)];
-  }
-  float number(const std::vector<float> &matrix, int64_t row, int64_t column) const {
-    return matrix[static_cast<size_t>(row * k + column)];
-  }
+  size_t place(int64_t row, int64_t column) const { return static_cast<size_t>(row * k + column); }
   size_t blockOf(int64_t row, int64_t column) const {
     return static_cast<size_t>(blockIndex(blocks, k, row, column));
   }
 
   template <class Work> void everyRow(const Work &work) const {
-    parallel(rows, options.threads, [&](const auto &next) {
-      for (int64_t row = next(); row < rows; row = next())
-        work(row);
-    });
+    parallelFor(rows, options.threads, work);
   }
 
   Result<QuantizedMatrix> encode(std::shared_ptr<const Format> format,
@@ -150,8 +142,8 @@ private:
     everyRow([&](int64_t row) {
       std::vector<double> values = matrix.rowValues(row);
       for (int64_t column = 0; column < k; ++column)
-        number(left, row, column) =
-            static_cast<float>(number(x, row, column) - values[static_cast<size_t>(column)]);
+        left[place(row, column)] =
+            static_cast<float>(x[place(row, column)] - values[static_cast<size_t>(column)]);
     });
     return left;
   }
@@ -194,7 +186,7 @@ private:
         auto at = static_cast<size_t>(column);
         double weight = options.columnWeights.empty() ? 1 : options.columnWeights[at];
         ofRows[static_cast<size_t>(row * grid.columns + column / blocks.k)] +=
-            weight * term(number(numbers, row, column), values[at]);
+            weight * term(numbers[place(row, column)], values[at]);
       }
     });
     PerBlock sums(count(), 0);
@@ -241,7 +233,7 @@ private:
     std::vector<double> line(static_cast<size_t>(k));
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t column = 0; column < k; ++column)
-        line[static_cast<size_t>(column)] = number(x, row, column);
+        line[static_cast<size_t>(column)] = x[place(row, column)];
       for (int64_t begin = 0; begin < k; begin += blocks.k)
         rule.reduce(partials[blockOf(row, begin)], line.data() + begin,
                     std::min(blocks.k, k - begin), nullptr);
@@ -258,7 +250,7 @@ private:
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t column = 0; column < k; ++column)
         if (choice[blockOf(row, column)] == kept)
-          number(numbers, row, column) = matrix[static_cast<size_t>(row * k + column)];
+          numbers[place(row, column)] = matrix[place(row, column)];
     return numbers;
   }
 

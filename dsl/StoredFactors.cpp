@@ -2,6 +2,8 @@
 
 #include "dsl/Evaluate.h"
 #include "dsl/Expressions.h"
+#include "dsl/Numbers.h"
+#include "dsl/StoredValues.h"
 
 #include <algorithm>
 #include <cmath>
@@ -32,7 +34,7 @@ std::vector<ExprPtr> factorsToStore(const Format &format) {
       ++uses[static_cast<size_t>(component)];
     if (read.size() != 1 || read[0] == 0)
       continue;
-    const Component &component = format.components[static_cast<size_t>(read[0])];
+    const Component &component = format.component(read[0]);
     if (factor->kind != Expr::Kind::Component || component.type.isCodebook())
       stored[static_cast<size_t>(read[0])] = factor;
   }
@@ -46,11 +48,6 @@ std::vector<ExprPtr> factorsToStore(const Format &format) {
     if (uses[i] != 1)
       stored[i] = nullptr;
   return stored;
-}
-
-void liesApart(Component &component) {
-  component.host = -1;
-  component.shift = 0;
 }
 
 // What a factor stands for, for the code of its component.
@@ -111,12 +108,11 @@ void storeFactors(const Format &format, PlainFactors &result) {
     component.type = exact.value_or(ElementType::get("f32"));
     if (!exact)
       result.roundoff += std::ldexp(1.0, -component.type.mantissaBits() - 1);
-    component.encode = integerOf(1); // nothing is ever encoded by it
-    component.encodeDeclared = true;
+    takeGivenCodes(component);
     // It shares no unit any more.
     for (Component &each : result.format.components)
       if (&each == &component || each.host == static_cast<int>(i))
-        liesApart(each);
+        storeApart(each);
     result.add("'" + component.name + "' as " + std::string(component.type.name()));
   }
   std::vector<ExprPtr> factors;
@@ -141,7 +137,7 @@ std::optional<PlainFactors> plainFactors(const Format &format) {
     PlainFactors own = plainFactors(declared).value_or(PlainFactors{declared});
     for (Component &component : own.format.components)
       if (component.host >= 0) {
-        liesApart(component);
+        storeApart(component);
         own.add("'" + component.name + "' apart");
       }
     if (!own.components.empty())
@@ -181,9 +177,9 @@ Result<QuantizedMatrix> storedFactors(QuantizedMatrix codes, std::shared_ptr<con
         const Component &component = codes.format->components[i];
         const int64_t columns = codeGrid(component, codes.rows, codes.k).columns;
         const int64_t columnsOfCode = component.extent == Extent::Group ? component.group : codes.k;
-        return makeError(DiagId::non_finite_input, {std::isnan(number) ? "NaN" : "infinity",
-                                                    std::to_string(j / columns * component.rows),
-                                                    std::to_string(j % columns * columnsOfCode)});
+        return makeError(DiagId::non_finite_input,
+                         {nameOfNonFinite(number), std::to_string(j / columns * component.rows),
+                          std::to_string(j % columns * columnsOfCode)});
       }
       to.set(j, type.encode(number));
     }

@@ -12,6 +12,16 @@ const Component *componentNamed(const Format &format, std::string_view name) {
   return found == format.components.end() ? nullptr : &*found;
 }
 
+void storeApart(Component &component) {
+  component.host = -1;
+  component.shift = 0;
+}
+
+void takeGivenCodes(Component &component) {
+  component.encode = integerOf(1);
+  component.encodeDeclared = true;
+}
+
 Format valuesAs(ElementType type, const Format &format, bool keepsGroups) {
   Format values;
   values.name = format.name + "_as_" + std::string(type.name());
@@ -29,14 +39,12 @@ Format valuesAs(ElementType type, const Format &format, bool keepsGroups) {
       multiply(factor);
     if (factor->kind != Expr::Kind::Component || factor->component == 0)
       continue;
-    Component component = format.components[static_cast<size_t>(factor->component)];
+    Component component = format.component(factor->component);
     if (component.type.isCodebook() || (component.extent == Extent::Group && !keepsGroups) ||
         componentNamed(values, component.name))
       continue;
-    component.host = -1;
-    component.shift = 0;
-    component.encode = integerOf(1); // nothing is ever encoded by it
-    component.encodeDeclared = true;
+    storeApart(component);
+    takeGivenCodes(component);
     multiply(componentOf(static_cast<int>(values.components.size())));
     values.components.push_back(std::move(component));
   }

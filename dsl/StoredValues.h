@@ -11,6 +11,11 @@ namespace rho::dsl {
 // `keepsGroups` of groups too. These stay components. Named after both. A format without parts.
 Format valuesAs(ElementType type, const Format &format, bool keepsGroups);
 
+// Of a component that is stored otherwise than declared: it shares no unit with others, and its
+// codes come from those of another format, by no rule.
+void storeApart(Component &component);
+void takeGivenCodes(Component &component);
+
 // The component of that name beside the element, or null.
 const Component *componentNamed(const Format &format, std::string_view name);
 

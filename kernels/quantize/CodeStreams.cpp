@@ -84,7 +84,7 @@ private:
                        .type = component.type,
                        .extent = component.extent,
                        .grid = codeGrid(component, rows, k),
-                       .rows = group ? component.rows : 1,
+                       .rows = component.rows,
                        .columns = group ? component.group : 1,
                        .path = path,
                        .component = index,
@@ -163,10 +163,8 @@ bool isStored(const CodeStream &stream, const dsl::QuantizedMatrix &matrix, int6
   for (int part : stream.path) {
     const dsl::Format &format = *outer->format;
     bool base = format.residual && part == 0; // which stores every number
-    const dsl::Blocks &blocks =
-        format.residual ? format.residual->blocks : format.partition->blocks;
-    if (!base &&
-        outer->choice.get(blockIndex(blocks, outer->k, row, column)) != static_cast<uint32_t>(part))
+    const int64_t block = blockIndex(format.choiceBlocks(), outer->k, row, column);
+    if (!base && outer->choice.get(block) != static_cast<uint32_t>(part))
       return false;
     outer = &outer->parts[static_cast<size_t>(part)];
   }

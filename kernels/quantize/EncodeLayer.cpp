@@ -66,16 +66,6 @@ Result<EncodedLayer> findTransform(const Matrix &weight, const Matrix *activatio
 
 } // namespace
 
-Result<Matrix> seenActivation(Matrix activation, const std::shared_ptr<const dsl::Format> &format,
-                              unsigned threads) {
-  if (!format)
-    return activation;
-  Result<dsl::QuantizedMatrix> codes = dsl::quantize(format, activation.view(), false, threads);
-  if (!codes)
-    return codes.error();
-  return valuesOf(*codes, threads);
-}
-
 Result<EncodedLayer> encodeLayer(const Matrix &weight, const Matrix *activation,
                                  const LayerFormats &formats, const LayerSteps &steps,
                                  unsigned threads) {

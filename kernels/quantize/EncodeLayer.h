@@ -37,11 +37,6 @@ Result<EncodedLayer> encodeLayer(const Matrix &weight, const Matrix *activation,
                                  const LayerFormats &formats, const LayerSteps &steps,
                                  unsigned threads = 0);
 
-// Inputs as a kernel sees them: the values of their codes in a format; null: as they are. Errors:
-// those of dsl::quantize.
-Result<Matrix> seenActivation(Matrix activation, const std::shared_ptr<const dsl::Format> &format,
-                              unsigned threads = 0);
-
 // The relative squared error of the outputs of an encoded layer for these inputs, which are not
 // transformed yet. Errors: those of checkLayer and dsl::quantize.
 Result<double> encodedLayerError(const EncodedLayer &layer, const Matrix &weight,

@@ -38,15 +38,6 @@ void forEachRow(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quant
   });
 }
 
-// Along k, numbers that share all components of a format without parts.
-int64_t finestGroup(const dsl::Format &format, int64_t k) {
-  int64_t finest = k;
-  for (const dsl::Component &component : format.components)
-    if (component.extent == dsl::Extent::Group)
-      finest = std::min(finest, component.group);
-  return finest;
-}
-
 // Whether a stream is what a residual adds to numbers that are stored without it.
 bool isOfResidual(const CodeStream &stream, const dsl::QuantizedMatrix &matrix) {
   const dsl::QuantizedMatrix *outer = &matrix;
@@ -140,7 +131,7 @@ LostGroups &LostGroups::operator+=(const LostGroups &other) {
 // Of the numbers whose elements lie in one stream.
 static LostGroups lostGroups(const CodeStream &element, const dsl::MatrixView &weight,
                              const dsl::QuantizedMatrix &quantized, unsigned threads) {
-  const int64_t group = finestGroup(*partOf(quantized, element).format, weight.k);
+  const int64_t group = dsl::finestGroup(*partOf(quantized, element).format, weight.k);
   std::vector<LostGroups> rows(static_cast<size_t>(weight.rows));
   dsl::parallel(weight.rows, threads, [&](const auto &next) {
     std::vector<double> w(static_cast<size_t>(weight.k));

@@ -1,5 +1,6 @@
 #include "kernels/quantize/Layer.h"
 
+#include "dsl/Numbers.h"
 #include "dsl/Parallel.h"
 #include "kernels/quantize/Dot.h"
 
@@ -7,25 +8,14 @@
 
 namespace rho::kernels {
 
-namespace {
-
-template <class Visit> void everyRow(int64_t rows, unsigned threads, const Visit &visit) {
-  dsl::parallel(rows, threads, [&](const auto &next) {
-    for (int64_t row = next(); row < rows; row = next())
-      visit(row);
-  });
-}
-
-} // namespace
-
 Status checkNumbers(const Matrix &matrix, DiagId id) {
   if (matrix.rows < 1 || matrix.k < 1)
     return makeError(DiagId::empty_matrix, {std::to_string(matrix.rows), std::to_string(matrix.k)});
   for (int64_t row = 0; row < matrix.rows; ++row)
     for (int64_t column = 0; column < matrix.k; ++column)
       if (float value = matrix.row(row)[column]; !std::isfinite(value))
-        return makeError(id, {std::isnan(value) ? "NaN" : "infinity", std::to_string(row),
-                              std::to_string(column)});
+        return makeError(
+            id, {dsl::nameOfNonFinite(value), std::to_string(row), std::to_string(column)});
   return Done();
 }
 
@@ -35,7 +25,7 @@ dsl::MatrixView Matrix::view() const {
 
 Matrix matrixOf(const dsl::MatrixView &view, unsigned threads) {
   Matrix matrix{view.rows, view.k, std::vector<float>(static_cast<size_t>(view.rows * view.k))};
-  everyRow(view.rows, threads, [&](int64_t row) {
+  dsl::parallelFor(view.rows, threads, [&](int64_t row) {
     std::vector<double> numbers(static_cast<size_t>(view.k));
     view.readRow(row, numbers.data());
     std::copy(numbers.begin(), numbers.end(), matrix.row(row));
@@ -45,7 +35,7 @@ Matrix matrixOf(const dsl::MatrixView &view, unsigned threads) {
 
 Matrix valuesOf(const dsl::QuantizedMatrix &codes, unsigned threads) {
   Matrix matrix{codes.rows, codes.k, std::vector<float>(static_cast<size_t>(codes.rows * codes.k))};
-  everyRow(codes.rows, threads, [&](int64_t row) {
+  dsl::parallelFor(codes.rows, threads, [&](int64_t row) {
     std::vector<double> values = codes.rowValues(row);
     for (int64_t column = 0; column < codes.k; ++column)
       matrix.row(row)[column] = static_cast<float>(values[static_cast<size_t>(column)]);
@@ -81,7 +71,7 @@ std::vector<double> hessianDiagonal(const Matrix &activation) {
 std::vector<double> layerOutputs(const Matrix &activation, const Matrix &weight, unsigned threads) {
   const int64_t m = activation.rows, n = weight.rows, k = weight.k;
   std::vector<double> y(static_cast<size_t>(m * n));
-  everyRow(n, threads, [&](int64_t row) {
+  dsl::parallelFor(n, threads, [&](int64_t row) {
     for (int64_t token = 0; token < m; ++token)
       y[static_cast<size_t>(token * n + row)] = dot(activation.row(token), weight.row(row), k);
   });
@@ -99,6 +89,16 @@ double relativeSquaredError(const std::vector<double> &y,
   return error == 0 ? 0 : error / all;
 }
 
+Result<Matrix> seenActivation(Matrix activation, const std::shared_ptr<const dsl::Format> &format,
+                              unsigned threads) {
+  if (!format)
+    return activation;
+  Result<dsl::QuantizedMatrix> codes = dsl::quantize(format, activation.view(), false, threads);
+  if (!codes)
+    return codes.error();
+  return valuesOf(*codes, threads);
+}
+
 Result<double> quantizedLayerError(const Matrix &weight, const Matrix &activation,
                                    const LayerFormats &formats,
                                    const dsl::QuantizeOptions &options) {
@@ -107,16 +107,11 @@ Result<double> quantizedLayerError(const Matrix &weight, const Matrix &activatio
   Result<dsl::QuantizedMatrix> w = dsl::quantize(formats.weight, weight.view(), options);
   if (!w)
     return w.error();
-  Matrix wValues = valuesOf(*w, options.threads);
-  std::vector<double> y = layerOutputs(activation, weight, options.threads);
-  if (!formats.activation)
-    return relativeSquaredError(y, layerOutputs(activation, wValues, options.threads));
-  Result<dsl::QuantizedMatrix> x =
-      dsl::quantize(formats.activation, activation.view(), false, options.threads);
+  Result<Matrix> x = seenActivation(activation, formats.activation, options.threads);
   if (!x)
     return x.error();
-  return relativeSquaredError(
-      y, layerOutputs(valuesOf(*x, options.threads), wValues, options.threads));
+  return relativeSquaredError(layerOutputs(activation, weight, options.threads),
+                              layerOutputs(*x, valuesOf(*w, options.threads), options.threads));
 }
 
 } // namespace rho::kernels

@@ -48,6 +48,10 @@ double relativeSquaredError(const std::vector<double> &y, const std::vector<doub
 struct LayerFormats {
   std::shared_ptr<const dsl::Format> weight, activation;
 };
+// Inputs as a kernel sees them: the values of their codes in a format; null: as they are. Errors:
+// those of dsl::quantize.
+Result<Matrix> seenActivation(Matrix activation, const std::shared_ptr<const dsl::Format> &format,
+                              unsigned threads = 0);
 // The relative squared error of the outputs of the quantized layer. `options` are those of the
 // weight. Errors: those of checkLayer and dsl::quantize.
 Result<double> quantizedLayerError(const Matrix &weight, const Matrix &activation,

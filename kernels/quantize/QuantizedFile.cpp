@@ -3,6 +3,7 @@
 #include "dsl/Division.h"
 #include "dsl/Findings.h"
 #include "dsl/Module.h"
+#include "dsl/Numbers.h"
 #include "dsl/Parallel.h"
 #include "kernels/quantize/CodeStreams.h"
 #include "kernels/quantize/PackedCodes.h"
@@ -28,30 +29,16 @@ std::string sizeOf(const TensorEntry &entry) {
 // Codes that are packed and written at a time, and those of one thread: multiples of 8.
 constexpr int64_t chunkCodes = int64_t(1) << 24, sliceCodes = int64_t(1) << 18;
 
-void collect(const dsl::Format &format, std::vector<dsl::Format> &formats) {
-  forEachPart(format, [&](const dsl::Part &part, const dsl::Blocks &) {
-    if (part.divisor == 0) // else it is part of the declaration
-      collect(*part.format, formats);
-  });
-  bool known = std::any_of(formats.begin(), formats.end(),
-                           [&](const dsl::Format &other) { return other.name == format.name; });
-  if (!known && !isPlain(format))
-    formats.push_back(format);
-}
-
 Status writeCodes(SafetensorsWriter &writer, const dsl::CodeArray &codes, int bits,
                   unsigned threads) {
   std::vector<uint8_t> packed(
       static_cast<size_t>(packedBytes(std::min(codes.size(), chunkCodes), bits)));
   for (int64_t begin = 0; begin < codes.size(); begin += chunkCodes) {
     int64_t end = std::min(codes.size(), begin + chunkCodes);
-    int64_t slices = divideUp(end - begin, sliceCodes);
-    dsl::parallel(slices, threads, [&](const auto &next) {
-      for (int64_t slice = next(); slice < slices; slice = next()) {
-        int64_t from = begin + slice * sliceCodes;
-        packCodes(codes, bits, from, std::min(end, from + sliceCodes),
-                  packed.data() + slice * sliceCodes / 8 * bits);
-      }
+    dsl::parallelFor(divideUp(end - begin, sliceCodes), threads, [&](int64_t slice) {
+      int64_t from = begin + slice * sliceCodes;
+      packCodes(codes, bits, from, std::min(end, from + sliceCodes),
+                packed.data() + slice * sliceCodes / 8 * bits);
     });
     if (Status written = writer.append(packed.data(), packedBytes(end - begin, bits)); !written)
       return written;
@@ -184,9 +171,8 @@ private:
       const uint32_t code = codes.get(i);
       if (finite.empty() ? std::isfinite(type.decode(code)) : finite[code])
         continue;
-      return invalid("'" + stream.name + "' has " +
-                     (std::isnan(type.decode(code)) ? "NaN" : "infinity") + " as code " +
-                     std::to_string(i));
+      return invalid("'" + stream.name + "' has " + dsl::nameOfNonFinite(type.decode(code)) +
+                     " as code " + std::to_string(i));
     }
     return Done{};
   }
@@ -198,9 +184,7 @@ private:
 } // namespace
 
 std::string moduleText(const dsl::Format &format) {
-  dsl::Module module;
-  collect(format, module.formats);
-  return print(module);
+  return isPlain(format) ? "" : printWithParts(format);
 }
 
 std::vector<TensorEntry> planQuantized(const std::string &name, const dsl::Format &format,

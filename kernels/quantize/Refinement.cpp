@@ -45,11 +45,8 @@ class Band {
 public:
   Band(const Problem &problem, dsl::QuantizedMatrix &matrix, int64_t rowBegin, int64_t rowEnd)
       : problem(problem), matrix(matrix), format(*matrix.format), rowBegin(rowBegin),
-        rowEnd(rowEnd), k(matrix.k), search(format),
-        table(size_t(1) << format.element().type.bits()), codes(format.components.size()) {
-    for (const Component &component : format.components)
-      if (component.extent == Extent::Group)
-        run = std::min(run, component.group);
+        rowEnd(rowEnd), k(matrix.k), run(dsl::finestGroup(format, k)), search(format),
+        codes(format.components.size()) {
     int64_t n = matrix.rows, m = problem.tokens;
     for (int64_t row = rowBegin; row < rowEnd; ++row) {
       std::vector<double> ofRow = matrix.rowValues(row);
@@ -67,8 +64,8 @@ public:
   bool sweep() {
     bool changed = false;
     for (int index : format.encodeOrder)
-      if (component(index).extent != Extent::Tensor)
-        for (const Block &block : blocksOf(component(index)))
+      if (format.component(index).extent != Extent::Tensor)
+        for (const Block &block : blocksOf(format.component(index)))
           changed |= improveComponent(index, block);
     for (int64_t row = rowBegin; row < rowEnd; ++row)
       for (int64_t begin = 0; begin < k; begin += run)
@@ -85,17 +82,13 @@ private:
     double change = 0;                   // of what is minimised
   };
 
-  const Component &component(int index) const {
-    return format.components[static_cast<size_t>(index)];
-  }
   double &value(int64_t row, int64_t column) {
     return values[static_cast<size_t>((row - rowBegin) * k + column)];
   }
   double *errorsOf(int64_t row) { return errors.data() + (row - rowBegin) * problem.tokens; }
 
   std::vector<Block> blocksOf(const Component &component) const {
-    bool group = component.extent == Extent::Group;
-    int64_t high = group ? component.rows : 1, wide = group ? component.group : k;
+    int64_t high = component.rows, wide = component.extent == Extent::Group ? component.group : k;
     std::vector<Block> blocks;
     for (int64_t row = rowBegin; row < rowEnd; row += high)
       for (int64_t begin = 0; begin < k; begin += wide)
@@ -107,7 +100,6 @@ private:
   bool prepare(int64_t row, int64_t begin) {
     for (size_t c = 1; c < codes.size(); ++c)
       codes[c] = matrix.components[c].get(dsl::codeIndex(format.components[c], k, row, begin));
-    dsl::valueTable(format, codes.data(), table.data());
     return search.prepare(codes);
   }
 
@@ -130,8 +122,8 @@ private:
     if (isZero(block))
       return false;
     dsl::CodeArray &all = matrix.components[static_cast<size_t>(index)];
-    int64_t at = dsl::codeIndex(component(index), k, block.rowBegin, block.begin);
-    dsl::ElementType type = component(index).type;
+    int64_t at = dsl::codeIndex(format.component(index), k, block.rowBegin, block.begin);
+    dsl::ElementType type = format.component(index).type;
     const uint32_t before = all.get(at);
     const double current = type.decode(before);
     Trial best;
@@ -188,10 +180,10 @@ private:
         for (int64_t column = begin; column < std::min(block.end, begin + run); ++column) {
           uint32_t element = round ? search.nearest(problem.weight.row(row)[column])
                                    : matrix.components[0].get(row * k + column);
-          if (!allowed(element) || !std::isfinite(table[element]))
+          if (!allowed(element) || !std::isfinite(search.valueOf(element)))
             return false;
           trial.elements.push_back(element);
-          trial.values.push_back(table[element]);
+          trial.values.push_back(search.valueOf(element));
         }
       }
     return true;
@@ -241,11 +233,11 @@ private:
       double slope = dot(problem.input(column), errorsOf(row), m) +
                      problem.damping * (v - problem.weight.row(row)[column]);
       uint32_t element = search.nearest(v - slope / curvature);
-      double step = table[element] - v;
+      double step = search.valueOf(element) - v;
       if (!(2 * step * slope + step * step * curvature < 0))
         continue;
       matrix.components[0].set(row * k + column, element);
-      value(row, column) = table[element];
+      value(row, column) = search.valueOf(element);
       add(step, problem.input(column), m, errorsOf(row));
       changed = true;
     }
@@ -256,9 +248,8 @@ private:
   dsl::QuantizedMatrix &matrix;
   const dsl::Format &format;
   const int64_t rowBegin, rowEnd, k;
-  int64_t run = std::numeric_limits<int64_t>::max() / 2; // numbers that share all but the element
+  const int64_t run; // numbers that share all but the element
   dsl::ValueSearch search;
-  std::vector<double> table;
   std::vector<uint32_t> codes;
   std::vector<double> values; // [rows of the band][k]
   std::vector<double> errors; // [rows of the band][m], outputs less those to be met
@@ -329,26 +320,21 @@ Result<Refinement> refine(const dsl::QuantizedMatrix &start, const Matrix &weigh
       return status.error();
 
   const Problem problem = problemOf(weight, activation, quantized, options);
-  int64_t bandRows = 1;
-  for (const Component &component : format.components)
-    if (component.extent == Extent::Group)
-      bandRows = std::max(bandRows, component.rows);
+  const int64_t bandRows = dsl::bandRows(format);
   const int64_t bands = divideUp(start.rows, bandRows);
   std::vector<double> before(static_cast<size_t>(bands)), after(before);
   Refinement out{start};
-  dsl::parallel(bands, options.threads, [&](const auto &next) {
-    for (int64_t i = next(); i < bands; i = next()) {
-      int64_t row = i * bandRows, rowEnd = std::min(start.rows, row + bandRows);
-      Band band(problem, out.matrix, row, rowEnd);
-      double &least = before[static_cast<size_t>(i)], &now = after[static_cast<size_t>(i)];
-      least = band.squaredError();
-      for (int sweep = 0; sweep < options.sweeps && band.sweep(); ++sweep) {
-      }
-      now = band.squaredError();
-      if (!(now <= least)) {
-        now = least;
-        copyRows(start, row, rowEnd, out.matrix);
-      }
+  dsl::parallelFor(bands, options.threads, [&](int64_t i) {
+    int64_t row = i * bandRows, rowEnd = std::min(start.rows, row + bandRows);
+    Band band(problem, out.matrix, row, rowEnd);
+    double &least = before[static_cast<size_t>(i)], &now = after[static_cast<size_t>(i)];
+    least = band.squaredError();
+    for (int sweep = 0; sweep < options.sweeps && band.sweep(); ++sweep) {
+    }
+    now = band.squaredError();
+    if (!(now <= least)) {
+      now = least;
+      copyRows(start, row, rowEnd, out.matrix);
     }
   });
   double all = dot(problem.outputs.data(), problem.outputs.data(), ssize(problem.outputs));

@@ -208,13 +208,11 @@ std::string encoded(std::span<const double> numbers, int64_t k, Type type, unsig
   const dsl::ElementType element = elementOf(type);
   const auto size = static_cast<size_t>(element.bits() / 8), width = static_cast<size_t>(k);
   std::string bytes(numbers.size() * size, '\0');
-  dsl::parallel(std::ssize(numbers) / k, threads, [&](const auto &next) {
-    for (int64_t row = next(); row < std::ssize(numbers) / k; row = next()) {
-      const size_t begin = static_cast<size_t>(row) * width;
-      for (size_t i = begin; i < begin + width; ++i) {
-        const uint32_t code = element.encode(numbers[i]);
-        std::memcpy(bytes.data() + size * i, &code, size); // little-endian, as the file
-      }
+  dsl::parallelFor(std::ssize(numbers) / k, threads, [&](int64_t row) {
+    const size_t begin = static_cast<size_t>(row) * width;
+    for (size_t i = begin; i < begin + width; ++i) {
+      const uint32_t code = element.encode(numbers[i]);
+      std::memcpy(bytes.data() + size * i, &code, size); // little-endian, as the file
     }
   });
   return bytes;

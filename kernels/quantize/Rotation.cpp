@@ -2,6 +2,7 @@
 
 #include "compiler/Parallel.h"
 #include "dsl/Division.h"
+#include "dsl/Numbers.h"
 #include "dsl/Parallel.h"
 
 #include <algorithm>
@@ -39,7 +40,7 @@ Result<Matrix> rotated(const Matrix &matrix, const Rotation &rotation, unsigned 
   if (const std::optional<int64_t> at = beyond.get())
     return makeError(DiagId::rotation_beyond_f32,
                      {std::to_string(*at / out.k), std::to_string(*at % out.k),
-                      std::isnan(out.values[static_cast<size_t>(*at)]) ? "NaN" : "infinity"});
+                      dsl::nameOfNonFinite(out.values[static_cast<size_t>(*at)])});
   return out;
 }
 
@@ -89,9 +90,8 @@ Status rotateInputsInPlace(std::span<double> weight, int64_t k, const Rotation &
   if (k % rotation.size() != 0)
     return wrongWidth(rotation, k);
   const auto width = static_cast<size_t>(k);
-  dsl::parallel(std::ssize(weight) / k, threads, [&](const auto &next) {
-    for (int64_t row = next(); row < std::ssize(weight) / k; row = next())
-      rotation.apply(weight.subspan(static_cast<size_t>(row) * width, width));
+  dsl::parallelFor(std::ssize(weight) / k, threads, [&](int64_t row) {
+    rotation.apply(weight.subspan(static_cast<size_t>(row) * width, width));
   });
   return Done{};
 }

@@ -18,21 +18,21 @@ namespace {
 // Calls `visit(blocks, name, array)` for the arrays of codes of a format's matrices but those of
 // their parts, until one gives an error: array(matrix) is that of a matrix.
 template <class Visit> Status forEachCodes(const dsl::Format &format, const Visit &visit) {
-  for (size_t i = 0; i < format.components.size() && !format.hasParts(); ++i) {
+  if (format.hasParts())
+    return visit(format.choiceBlocks(), format.residual ? "the residual" : "the partition",
+                 [](auto &matrix) -> auto & { return matrix.choice; });
+  for (size_t i = 0; i < format.components.size(); ++i) {
     const dsl::Component &component = format.components[i];
     auto array = [i](auto &matrix) -> auto & { return matrix.components[i]; };
     if (Status done = visit(dsl::blocksOf(component), "component '" + component.name + "'", array);
         !done)
       return done;
   }
-  if (!format.hasParts())
-    return Done{};
-  const dsl::Blocks &blocks = format.residual ? format.residual->blocks : format.partition->blocks;
-  return visit(blocks, format.residual ? "the residual" : "the partition",
-               [](auto &matrix) -> auto & { return matrix.choice; });
+  return Done{};
 }
 
-QuantizedMatrix emptyMatrix(const QuantizedMatrix &like, int64_t rows, int64_t k) {
+// Without codes yet.
+QuantizedMatrix matrixLike(const QuantizedMatrix &like, int64_t rows, int64_t k) {
   QuantizedMatrix result;
   result.format = like.format;
   result.rows = rows;
@@ -57,7 +57,7 @@ Error differ(std::span<const Slice> slices, size_t with, const std::string &why)
 
 // `slice` is inside of the matrix, and has its numbers of rows and columns.
 Result<QuantizedMatrix> cut(const QuantizedMatrix &matrix, const Slice &slice) {
-  QuantizedMatrix result = emptyMatrix(matrix, slice.rows, slice.columns);
+  QuantizedMatrix result = matrixLike(matrix, slice.rows, slice.columns);
   Status done = forEachCodes(
       *matrix.format,
       [&](const Blocks &blocks, const std::string &name, const auto &array) -> Status {
@@ -101,7 +101,7 @@ public:
     int64_t rows = 0;
     for (const QuantizedMatrix *matrix : matrices)
       rows += matrix->rows;
-    QuantizedMatrix result = emptyMatrix(*matrices[0], rows, matrices[0]->k);
+    QuantizedMatrix result = matrixLike(*matrices[0], rows, matrices[0]->k);
     Status done = forEachCodes(
         *result.format,
         [&](const Blocks &blocks, const std::string &name, const auto &array) -> Status {
