@@ -1,9 +1,11 @@
 // The few tokens that JSON and Python literals share. Internal to kernels/.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 namespace rho::kernels {
 
@@ -35,12 +37,9 @@ public:
   std::optional<int64_t> takeCount() {
     skipSpace();
     int64_t value = 0;
-    size_t digits = 0;
-    for (; digits < rest.size() && rest[digits] >= '0' && rest[digits] <= '9'; ++digits)
-      if (__builtin_mul_overflow(value, int64_t(10), &value) ||
-          __builtin_add_overflow(value, int64_t(rest[digits] - '0'), &value))
-        return std::nullopt;
-    if (digits == 0 || (digits > 1 && rest[0] == '0'))
+    auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+    const auto digits = static_cast<size_t>(end - rest.data());
+    if (error != std::errc() || rest[0] == '-' || (digits > 1 && rest[0] == '0'))
       return std::nullopt;
     rest.remove_prefix(digits);
     return value;

@@ -1,5 +1,6 @@
 #include "kernels/ShippedFormats.h"
 
+#include "dsl/Lasting.h"
 #include "dsl/Module.h"
 #include "dsl/StandardLibrary.h"
 
@@ -27,7 +28,7 @@ Formats readAll() {
 }
 
 const Formats &all() {
-  static const Formats formats = readAll();
+  static const Formats &formats = rho::dsl::lasting(readAll());
   return formats;
 }
 
