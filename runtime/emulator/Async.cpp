@@ -136,12 +136,9 @@ void copy(Decoder &d, bool cacheAll) {
     d.bad(std::to_string(bytes) + " bytes are copied, " +
           (cacheAll ? ".ca copies 4, 8 or 16" : ".cg copies 16"));
   if (operands > 3) {
-    const Operand &size = d.operand(3);
-    bool negated = false;
-    if (d.isPredicate(size)) {
+    if (d.isPredicate(d.operand(3))) {
       d.inst.n = uint8_t(SourceSize::IgnorePredicate);
-      d.inst.c = d.predicate(size, negated);
-      d.inst.mode = negated;
+      d.inst.c = d.predicate(3, d.inst.mode);
     } else {
       d.inst.n = uint8_t(SourceSize::Register);
       d.inst.c = d.source(3, Type::U32);

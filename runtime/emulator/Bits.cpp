@@ -120,10 +120,10 @@ Flow predicateNot(Warp &w, const Inst &i, uint32_t mask) {
 template <class Op> void logic(Decoder &d) {
   if (d.take("pred")) {
     d.expectOperands(3);
-    bool negatedA = false, negatedB = false;
+    uint8_t negatedA = 0, negatedB = 0;
     d.inst.d = d.predicateDestination(d.operand(0));
-    d.inst.a = d.predicate(d.operand(1), negatedA);
-    d.inst.b = d.predicate(d.operand(2), negatedB);
+    d.inst.a = d.predicate(1, negatedA);
+    d.inst.b = d.predicate(2, negatedB);
     d.inst.flag = uint8_t(negatedA | negatedB << 1);
     return d.emit(predicateBinary<Op>);
   }
@@ -141,10 +141,8 @@ template <class Op> void unary(Decoder &d) {
 void logicNot(Decoder &d) {
   if (d.take("pred")) {
     d.expectOperands(2);
-    bool negated = false;
     d.inst.d = d.predicateDestination(d.operand(0));
-    d.inst.a = d.predicate(d.operand(1), negated);
-    d.inst.flag = negated;
+    d.inst.a = d.predicate(1, d.inst.flag);
     return d.emit(predicateNot);
   }
   unary<Not>(d);

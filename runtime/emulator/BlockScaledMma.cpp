@@ -27,15 +27,18 @@ struct Scales {
   int byte, thread;
 };
 
+// Those of each row of A and of each column of B.
+struct ScaleValues {
+  double a[16][4] = {}, b[8][4] = {};
+};
+
 // Inst: list registers of D, A, B, C, scale A, its two selectors, scale B, its two selectors; width
-// columns of A; n scales of a row; flag: scales are ue4m3, which have no sign.
-template <class Element, ScaleValue Value> Flow blockScaled(Warp &w, const Inst &i, uint32_t mask) {
-  if (!w.converged(i, mask))
-    return Flow::Leave;
-  ++w.mmas;
-  const int k = i.width, groups = i.n, groupK = k / groups;
-  const uint32_t *list = w.list(i.list);
-  const uint32_t *tail = list + 4 + 4 + 2 + 4;
+// columns of A; n scales of a row; flag: scales are ue4m3, which have no sign. What is wrong with
+// the scales; empty: nothing.
+template <ScaleValue Value>
+std::string readScales(const Warp &w, const Inst &i, ScaleValues &values) {
+  const int groups = i.n;
+  const uint32_t *tail = w.list(i.list) + 4 + 4 + 2 + 4;
   std::string problem;
   auto scalesOf = [&](const char *operand, const uint32_t *registers, int threads) {
     const auto *byte = w.reg<uint16_t>(registers[1]), *thread = w.reg<uint16_t>(registers[2]);
@@ -50,23 +53,32 @@ template <class Element, ScaleValue Value> Flow blockScaled(Warp &w, const Inst 
                 std::to_string(threads);
     return Scales{w.reg<uint32_t>(registers[0]), byte[0], thread[0]};
   };
-  Scales scaleA = scalesOf("A", tail, 2), scaleB = scalesOf("B", tail + 3, 4);
+  const Scales a = scalesOf("A", tail, 2), b = scalesOf("B", tail + 3, 4);
   auto value = [&](const Scales &scales, int lane, int group) {
     auto code = uint8_t(scales.words[lane] >> (8 * (scales.byte + group)));
     if (i.flag && code >= 0x80)
       problem = "scale " + hex(code) + ", ue4m3 has no sign";
     return Value(code);
   };
-  double scalesA[16][4] = {}, scalesB[8][4] = {};
   for (int group = 0; problem.empty() && group < groups; ++group) {
     for (int row = 0; row < 16; ++row)
-      scalesA[row][group] = value(scaleA, 4 * (row % 8) + 2 * scaleA.thread + row / 8, group);
+      values.a[row][group] = value(a, 4 * (row % 8) + 2 * a.thread + row / 8, group);
     for (int column = 0; column < 8; ++column)
-      scalesB[column][group] = value(scaleB, 4 * column + scaleB.thread, group);
+      values.b[column][group] = value(b, 4 * column + b.thread, group);
   }
-  if (!problem.empty())
+  return problem;
+}
+
+template <class Element, ScaleValue Value> Flow blockScaled(Warp &w, const Inst &i, uint32_t mask) {
+  if (!w.converged(i, mask))
+    return Flow::Leave;
+  ++w.mmas;
+  ScaleValues scales;
+  if (std::string problem = readScales<Value>(w, i, scales); !problem.empty())
     return w.fail(i, 0, DiagId::emulator_block_scale, {problem});
 
+  const int k = i.width, groupK = k / i.n;
+  const uint32_t *list = w.list(i.list);
   alignas(64) double a[16 * maxK], b[maxK * 8], sum[16 * 8] = {};
   constexpr int chunk = 4 * Element::perRegister;
   unpackA<Element>(w, list + 4, 4, a);
@@ -74,9 +86,9 @@ template <class Element, ScaleValue Value> Flow blockScaled(Warp &w, const Inst 
   for (int column = 0; column < k; ++column) {
     for (int row = 0; row < 16; ++row)
       a[((column / chunk * 2 + row / 8) * 8 + row % 8) * chunk + column % chunk] *=
-          scalesA[row][column / groupK];
+          scales.a[row][column / groupK];
     for (int n = 0; n < 8; ++n)
-      b[column * 8 + n] *= scalesB[n][column / groupK];
+      b[column * 8 + n] *= scales.b[n][column / groupK];
   }
   multiply(a, b, sum, k, chunk);
   auto place = [](int r, int l) { return (l / 4 + 8 * (r >> 1)) * 8 + 2 * (l % 4) + (r & 1); };

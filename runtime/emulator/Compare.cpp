@@ -189,11 +189,8 @@ void sourcesOf(Decoder &d, Type type) {
   d.expectOperands(combines ? 4 : 3);
   d.inst.a = d.source(1, type);
   d.inst.b = d.source(2, type);
-  if (combines) {
-    bool negated = false;
-    d.inst.c = d.predicate(d.operand(3), negated);
-    d.inst.flag = negated;
-  }
+  if (combines)
+    d.inst.c = d.predicate(3, d.inst.flag);
 }
 
 void setp(Decoder &d) {
@@ -245,9 +242,7 @@ void selp(Decoder &d) {
   d.inst.d = d.destination(0, type);
   d.inst.a = d.source(1, type);
   d.inst.b = d.source(2, type);
-  bool negated = false;
-  d.inst.c = d.predicate(d.operand(3), negated);
-  d.inst.flag = negated;
+  d.inst.c = d.predicate(3, d.inst.flag);
   d.emit(bits(type) == 16   ? selpHandler<uint16_t>
          : bits(type) == 32 ? selpHandler<uint32_t>
          : bits(type) == 64 ? selpHandler<uint64_t>

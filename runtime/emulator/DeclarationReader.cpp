@@ -46,10 +46,9 @@ void DeclarationReader::typeAndAlign(Type &type, uint64_t &align, uint64_t &elem
   fail("a type");
 }
 
-Variable DeclarationReader::variableDeclarator(Space space, bool external) {
+Variable DeclarationReader::variableDeclarator(Space space) {
   Variable variable;
   variable.space = space;
-  variable.external = external;
   variable.line = peek().line;
   if (peek().kind == Kind::DotWord) {
     declType = Type::None;

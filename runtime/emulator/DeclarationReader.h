@@ -14,7 +14,7 @@ protected:
   // [.align N] [.v2 | .v4] .type; align is 0 where the text has none.
   void typeAndAlign(Type &type, uint64_t &align, uint64_t &elements);
   // [type] name [dims] [= initial]. Without a type it is that of the declarator before.
-  Variable variableDeclarator(Space space, bool external);
+  Variable variableDeclarator(Space space);
   // Up to three numbers of threads; those not given are 1.
   void threeCounts(uint32_t (&out)[3]);
   // .param type [.ptr ...] name [dims], laid out behind the function's other parameters.

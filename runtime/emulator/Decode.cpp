@@ -447,13 +447,14 @@ uint32_t Decoder::wideDestination(const Operand &operand, Type type, int &regist
   return registerSlot(operand.index, true);
 }
 
-uint32_t Decoder::predicate(const Operand &operand, bool &negated) {
-  negated = operand.negated;
-  if (isPredicate(operand))
-    return registerSlot(operand.index);
-  if (operand.kind == Operand::Kind::Integer)
-    return constant(operand.value ? ~0u : 0u, 32);
-  bad("`" + std::string(operand.name) + "` is no predicate");
+uint32_t Decoder::predicate(size_t i, uint8_t &negated) {
+  const Operand &source = operand(i);
+  negated = source.negated;
+  if (isPredicate(source))
+    return registerSlot(source.index);
+  if (source.kind == Operand::Kind::Integer)
+    return constant(source.value ? ~0u : 0u, 32);
+  bad("`" + std::string(source.name) + "` is no predicate");
   return 0;
 }
 

@@ -76,8 +76,8 @@ public:
   uint32_t wideDestination(const Operand &operand, Type type, int &registerBits);
   // The result, to inst.d, and as many sources, to a, b, c and e; refuses other counts.
   void operands(Type result, const std::vector<Type> &sources);
-  // Predicates. A negated source sets `negated`.
-  uint32_t predicate(const Operand &operand, bool &negated);
+  // Predicates; `negated`: whether `!` stands before the source.
+  uint32_t predicate(size_t i, uint8_t &negated);
   bool isPredicate(const Operand &operand) const;
   uint32_t predicateDestination(const Operand &operand);
   // The registers of {a, b, ...} (or of a single operand), each of the type; returns Inst::list.

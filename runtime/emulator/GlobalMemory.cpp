@@ -70,43 +70,33 @@ bool Memory::release(uint64_t address) {
 }
 
 namespace {
-// The host bytes of a range inside one allocation.
-Result<uint8_t *> hostRange(const Memory::Impl &impl, uint64_t address, int64_t bytes) {
+// Calls use(host bytes) for a range inside one allocation.
+template <class Use>
+Status onRange(const Memory::Impl &impl, uint64_t address, int64_t bytes, const Use &use) {
+  std::lock_guard lock(impl.mutex);
   auto after = impl.allocations.upper_bound(address);
   const Allocation *found = after == impl.allocations.begin() ? nullptr : &std::prev(after)->second;
   if (bytes < 0 || !found || !found->host || !found->contains(address, uint64_t(bytes)))
     return makeError(DiagId::emulator_bad_range, {std::to_string(bytes), hex(address)});
-  return found->host.get() + (address - found->address);
+  if (bytes > 0)
+    use(found->host.get() + (address - found->address));
+  return Done{};
 }
 } // namespace
 
 Status Memory::write(uint64_t address, const void *from, int64_t bytes) {
-  std::lock_guard lock(pimpl->mutex);
-  Result<uint8_t *> host = hostRange(*pimpl, address, bytes);
-  if (!host)
-    return std::move(host.error());
-  if (bytes > 0)
-    std::memcpy(*host, from, size_t(bytes));
-  return Done{};
+  return onRange(*pimpl, address, bytes,
+                 [&](uint8_t *host) { std::memcpy(host, from, size_t(bytes)); });
 }
 
 Status Memory::read(uint64_t address, void *to, int64_t bytes) const {
-  std::lock_guard lock(pimpl->mutex);
-  Result<uint8_t *> host = hostRange(*pimpl, address, bytes);
-  if (!host)
-    return std::move(host.error());
-  if (bytes > 0)
-    std::memcpy(to, *host, size_t(bytes));
-  return Done{};
+  return onRange(*pimpl, address, bytes,
+                 [&](const uint8_t *host) { std::memcpy(to, host, size_t(bytes)); });
 }
 
 Status Memory::fill(uint64_t address, uint8_t value, int64_t bytes) {
-  std::lock_guard lock(pimpl->mutex);
-  Result<uint8_t *> host = hostRange(*pimpl, address, bytes);
-  if (!host)
-    return std::move(host.error());
-  std::memset(*host, value, size_t(bytes));
-  return Done{};
+  return onRange(*pimpl, address, bytes,
+                 [&](uint8_t *host) { std::memset(host, value, size_t(bytes)); });
 }
 
 AddressMap::AddressMap(const Memory &memory) {

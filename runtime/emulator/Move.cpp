@@ -56,10 +56,8 @@ void mov(Decoder &d) {
   d.expectOperands(2);
   const Operand &to = d.operand(0), &from = d.operand(1);
   if (type == Type::Pred) {
-    bool negated = false;
     d.inst.d = d.predicateDestination(to);
-    d.inst.a = d.predicate(from, negated);
-    d.inst.flag = negated;
+    d.inst.a = d.predicate(1, d.inst.flag);
     return d.emit(movePredicate);
   }
   bool unpack = to.kind == Operand::Kind::Vector;

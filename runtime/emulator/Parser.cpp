@@ -99,10 +99,8 @@ private:
     }
     if (directive == ".pragma")
       return skipPragma();
-    bool external = false;
     while (directive == ".visible" || directive == ".extern" || directive == ".weak" ||
            directive == ".common") {
-      external |= directive == ".extern";
       next();
       directive = peek().text;
     }
@@ -115,7 +113,7 @@ private:
       return peek().is('{') ? skipBraces() : (void)expect(';');
     }
     if (directive == ".global" || directive == ".const" || directive == ".shared")
-      return variable(external);
+      return variable();
     fail("a directive that the emulator knows");
   }
 
@@ -160,19 +158,19 @@ private:
   // Declarations ------------------------------------------------------------------------------
 
   // [.align N] .type name [dims] [= initial]
-  void variable(bool external) {
+  void variable() {
     Space space = Space::Global;
     spaceOf(next().text, space);
     if (accept(std::string_view(".attribute")))
       return fail("a variable without attributes");
     do {
-      declarator(space, external);
+      declarator(space);
     } while (!failed && accept(','));
     expect(';');
   }
 
-  void declarator(Space space, bool external) {
-    Variable variable = variableDeclarator(space, external);
+  void declarator(Space space) {
+    Variable variable = variableDeclarator(space);
     if (failed)
       return;
     if (!scopes.back().variables.emplace(variable.name, uint32_t(module.variables.size())).second)
@@ -263,7 +261,7 @@ private:
       if (directive == ".reg")
         return registers();
       if (spaceOf(directive, space))
-        return variable(false);
+        return variable();
       if (directive == ".loc")
         return locDirective();
       if (directive == ".file")

@@ -18,10 +18,9 @@ struct Variable {
   Space space = Space::Generic;
   uint32_t line = 0;
   uint64_t align = 1;
-  uint64_t size = 0; // 0: extern, sized at launch
-  bool external = false;
+  uint64_t size = 0;            // 0: extern, sized at launch
   std::vector<uint8_t> initial; // at most `size` bytes; the rest is zero
-  uint64_t address = 0;         // in its space, once the entry is laid out
+  uint64_t address = 0;         // of a parameter, in the buffer of all
 };
 
 struct Operand {
@@ -56,14 +55,18 @@ struct Statement {
   uint32_t begin = 0, end = 0; // bytes of the PTX text, without the `;`
 };
 
-struct Function {
-  std::string_view name;
-  std::vector<Variable> parameters; // address: offset in the parameter buffer
+// What an entry asks of its launches.
+struct EntryLimits {
   uint64_t parameterBytes = 0;
   uint32_t maxThreads[3] = {0, 0, 0};      // .maxntid
   uint32_t requiredThreads[3] = {0, 0, 0}; // .reqntid; 0: not given
   uint32_t requiredCluster[3] = {0, 0, 0}; // .reqnctapercluster, likewise
   uint32_t registersPerThread = 0;         // .maxnreg, likewise
+};
+
+struct Function : EntryLimits {
+  std::string_view name;
+  std::vector<Variable> parameters;
   std::vector<Type> registers;
   std::vector<Statement> statements;
   std::vector<uint32_t> scopeParents;                               // scope 0 is the body

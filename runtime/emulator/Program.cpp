@@ -24,14 +24,8 @@ Result<Program> Program::parse(std::string_view ptx) {
   }
   for (const Function &function : module->entries) {
     Entry &entry = impl->entries.emplace_back();
+    static_cast<EntryLimits &>(entry) = function;
     entry.name = std::string(function.name);
-    entry.parameterBytes = function.parameterBytes;
-    entry.registersPerThread = function.registersPerThread;
-    for (int i = 0; i < 3; ++i) {
-      entry.maxThreads[i] = function.maxThreads[i];
-      entry.requiredThreads[i] = function.requiredThreads[i];
-      entry.requiredCluster[i] = function.requiredCluster[i];
-    }
     if (std::optional<Error> error =
             Decoder(*module, function, entry, addresses).decodeAll(impl->text))
       return std::move(*error);

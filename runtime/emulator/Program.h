@@ -58,17 +58,13 @@ struct StatementText {
   uint32_t begin, end;
 };
 
-struct Entry {
+struct Entry : EntryLimits {
   std::string name;
   std::vector<Inst> code; // ends in an exit
   std::vector<uint32_t> lists;
   std::vector<StatementText> statements;
   std::vector<SpecialSlot> specials;
   std::vector<uint8_t> registers; // initial image of a warp's register file
-  uint64_t parameterBytes = 0;
-  uint32_t maxThreads[3] = {0, 0, 0}, requiredThreads[3] = {0, 0, 0};
-  uint32_t requiredCluster[3] = {0, 0, 0};
-  uint32_t registersPerThread = 0;
   bool usesWgmma = false, usesAtomics = false;
   // What stands behind an instruction that touches a register of a wgmma: see checkUses.
   std::vector<CheckedInst> checked;

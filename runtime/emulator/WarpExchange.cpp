@@ -151,10 +151,8 @@ void vote(Decoder &d) {
     return d.unknown();
   d.expectOperands(3);
   d.inst.d = ballot ? d.destination(0, Type::B32) : d.predicateDestination(d.operand(0));
-  bool negated = false;
-  d.inst.a = d.predicate(d.operand(1), negated);
+  d.inst.a = d.predicate(1, d.inst.flag);
   d.inst.aux = d.source(2, Type::B32);
-  d.inst.flag = negated;
   d.inst.mode = uint8_t(mode);
   d.emit(voteHandler);
 }

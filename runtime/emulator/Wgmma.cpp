@@ -334,8 +334,8 @@ void product(Decoder &d) {
   else
     d.inst.a = d.source(1, Type::B64);
   d.inst.b = d.source(2, Type::B64);
-  bool flipped = false;
-  d.inst.c = d.predicate(d.operand(3), flipped);
+  uint8_t flipped = 0;
+  d.inst.c = d.predicate(3, flipped);
   bool negateA = !integer && takesNegative(d, 4), negateB = !integer && takesNegative(d, 5);
   for (size_t transposes = 6; transposes < operands; ++transposes)
     if (d.immediate(transposes) != 0)
