@@ -9,6 +9,8 @@ namespace rho::dsl {
 // code is remapped: `element * scale`, `element * block * tensor`. Such a number is encoded by
 // division.
 bool isProduct(const Format &format);
+// The same of a remapped element, where the components that the remap reads are no factors.
+bool isRemappedProduct(const Format &format);
 // The product of the literals where the value is such a product but for them, 1 where there are
 // none; else none.
 std::optional<double> literalFactor(const Format &format);
@@ -16,8 +18,6 @@ std::optional<double> literalFactor(const Format &format);
 // products, the literals of elements too wide for a search. None: the code with the nearest value
 // is theirs.
 std::optional<double> literalDivisor(const Format &format);
-// The same with a remapped element, whose selector is no factor.
-bool isRemappedProduct(const Format &format);
 
 // The rule of a scale of a product, the element excluded:
 //   c = absmax(x / coarser scales) / (largest element * |literals|) / largest finer scales
