@@ -459,8 +459,8 @@ std::optional<Error> wrongWeights(std::span<const double> weights, int64_t k) {
                                                   std::to_string(k) + " columns"});
   for (size_t i = 0; i < weights.size(); ++i)
     if (!(weights[i] >= 0) || std::isinf(weights[i]))
-      return makeError(DiagId::bad_column_weights, {"weight " + std::to_string(weights[i]) +
-                                                    " of column " + std::to_string(i)});
+      return makeError(DiagId::bad_column_weights,
+                       {"weight " + printNumber(weights[i]) + " of column " + std::to_string(i)});
   return std::nullopt;
 }
 

@@ -343,7 +343,8 @@ TEST(Quantize, ColumnWeightsAreOneForEachColumnAndNotNegative) {
       ", each column has one and they are finite and not below 0 [bad_column_weights]\n";
   EXPECT_EQ(error({0, 1, 2, 3}), "");
   EXPECT_EQ(error({0, 1, 2}), "error: 3 weights for 4 columns" + rule);
-  EXPECT_EQ(error({0, 1, -2, 3}), "error: weight -2.000000 of column 2" + rule);
+  EXPECT_EQ(error({0, 1, -2, 3}), "error: weight -2 of column 2" + rule);
+  EXPECT_EQ(error({-1e-20, 1, 2, 3}), "error: weight -1e-20 of column 0" + rule);
   EXPECT_EQ(error({0, NAN, 2, 3}), "error: weight nan of column 1" + rule);
   EXPECT_EQ(error({0, 1, 2, INFINITY}), "error: weight inf of column 3" + rule);
 }
