@@ -3,8 +3,6 @@
 #include "dsl/Codebook.h"
 #include "dsl/ExpressionParser.h"
 
-#include <algorithm>
-
 namespace rho::dsl {
 
 namespace {

@@ -2,7 +2,6 @@
 #include "dsl/Sema.h"
 #include "dsl/Words.h"
 
-#include <algorithm>
 #include <span>
 
 namespace rho::dsl {

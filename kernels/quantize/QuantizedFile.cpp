@@ -12,7 +12,6 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 namespace rho::kernels {
 

@@ -3,8 +3,6 @@
 
 #include "kernels/SafetensorsFile.h"
 
-#include <memory>
-
 namespace rho::kernels {
 
 inline constexpr const char *versionKey = "rho.version";

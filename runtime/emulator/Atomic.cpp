@@ -5,8 +5,6 @@
 #include "runtime/emulator/Lanes.h"
 #include "runtime/emulator/Numbers.h"
 
-#include <cmath>
-
 namespace rho::emulator {
 
 namespace {

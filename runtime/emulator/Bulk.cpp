@@ -6,7 +6,6 @@
 #include "runtime/emulator/Lanes.h"
 #include "runtime/emulator/Mbarrier.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace rho::emulator {

@@ -4,7 +4,6 @@
 #include "runtime/emulator/Numbers.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace rho::emulator {
 

@@ -1,6 +1,5 @@
 #include "runtime/emulator/Types.h"
 
-#include <array>
 #include <cstddef>
 
 namespace rho::emulator {
