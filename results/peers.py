@@ -2,6 +2,7 @@
 r"""Times kernels for 4-bit weights of other projects beside Rho's, in one run on one GPU.
 
 Usage: peers.py measure RHO TABLE.csv [--marlin LIBRARY] [--n-k NxK,...] [--m M,...]
+       peers.py measure RHO TABLE.csv --widths [--n-k NxK,...] [--m M,...]
        peers.py show TABLE.csv [--plot FILE.svg]
 
 RHO is the tool. The others are Humming (`pip install humming-kernels==0.1.20`), PyTorch's
@@ -39,13 +40,14 @@ try:
 except ImportError:  # only `measure` needs it
     torch = None
 
-GEMMS = pathlib.Path(__file__).parent.parent / "kernels/gemms"
 MARLIN_SYMBOL = "_Z11marlin_cudaPKvS0_PvS1_iiiS1_iiP11CUstream_stiiii"
 G128 = {"dtype": "int4", "group_size": 128}
 FP4 = {"dtype": "float4e2m1"}
 
+MXFP6 = {"group_size": 32, "scale_dtype": "float8e8m0"}
+
 # Rho's gemm -> what Humming calls the same: weight, activation, outputs' type.
-HUMMING = {
+FOUR_BITS = {
     "int4_g128_bf16": (G128, None, "bfloat16"),
     "int4_g128_f16": (G128, None, "float16"),
     "nvfp4_bf16": (FP4 | {"group_size": 16, "scale_dtype": "float8e4m3", "scale_2_type": "tensor"}, None,
@@ -56,6 +58,12 @@ HUMMING = {
     "int4_channel_fp8": ({"dtype": "int4"}, "float8e4m3", "bfloat16"),
     "int4_g128_fp8": (G128, "float8e4m3", "bfloat16"),
 }
+OTHER_WIDTHS = {f"int{bits}_g128_{name}": (G128 | {"dtype": f"int{bits}"}, activation, "bfloat16")
+                for name, activation in (("bf16", None), ("int8", "int8")) for bits in (3, 5, 6, 7)}
+OTHER_WIDTHS |= {f"mxfp6_{element}_bf16": (MXFP6 | {"dtype": f"float6{element}"}, None, "bfloat16")
+                 for element in ("e2m3", "e3m2")}
+HUMMING = FOUR_BITS | OTHER_WIDTHS
+HERE = pathlib.Path(__file__).parent
 FIELDS = ["gemm", "kernel", "device", "n", "k", "m", "launch", "us", "us_min", "us_max", "launches", "error",
           "ready_ms"]
 
@@ -189,22 +197,26 @@ class Marlin:
         return time_launches(launch, len(self.copies)), None
 
 
+def file_of(gemm):
+    return HERE.parent / f"kernels/gemms/{gemm}.rho" if gemm in FOUR_BITS else HERE / "peers.rho"
+
+
 def rho_ready(rho, gemm, n, k, sizes):
     """Milliseconds until the gemm's kernels for all m are compiled."""
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
-        subprocess.run([rho, "cache", "warm", GEMMS / f"{gemm}.rho", "--n-k", f"{n}x{k}", "--m", sizes,
+        subprocess.run([rho, "cache", "warm", file_of(gemm), "--gemm", gemm, "--n-k", f"{n}x{k}", "--m", sizes,
                         "--untuned", "--cache-dir", folder], check=True, stdout=subprocess.DEVNULL,
                        env=os.environ | {"CUDA_CACHE_DISABLE": "1"})
         return f"{(time.perf_counter() - begin) * 1e3:.0f}"
 
 
-def rho_rows(rho, n, k, sizes):
+def rho_rows(rho, gemms, n, k, sizes):
     """What `rho bench` says of its kernels and of cuBLASLt's at these sizes."""
-    ready = {gemm: rho_ready(rho, gemm, n, k, sizes) for gemm in HUMMING}
+    ready = {gemm: rho_ready(rho, gemm, n, k, sizes) for gemm in gemms}
     with tempfile.TemporaryDirectory() as folder:
         table = pathlib.Path(folder) / "rho.csv"
-        subprocess.run([rho, "bench", "--suite", "llama", *(f"{GEMMS / gemm}.rho" for gemm in HUMMING),
+        subprocess.run([rho, "bench", "--suite", "llama", *dict.fromkeys(map(file_of, gemms)),
                         "--n-k", f"{n}x{k}", "--m", sizes, "--launch", "both", "--untuned", "--csv", table],
                        check=True, stdout=subprocess.DEVNULL)
         with open(table, newline="") as file:
@@ -215,10 +227,12 @@ def rho_rows(rho, n, k, sizes):
                "ready_ms": ready.get(row["kernel"], ""), **{name: row[name] for name in FIELDS[2:11]}}
 
 
-def peers(n, k, marlin):
+def peers(gemms, n, k, marlin):
     """(gemm of Rho, kernel, what makes the peer): one after the other, since each fills much memory."""
-    for gemm in HUMMING:
+    for gemm in gemms:
         yield gemm, "humming", lambda gemm=gemm: Humming(gemm, n, k)
+    if gemms is not FOUR_BITS:
+        return
     yield "int4_g128_bf16", "torch_int4pack", lambda: Int4Pack(n, k)
     if marlin:
         yield "int4_g128_f16", "marlin", lambda: Marlin(marlin, n, k)
@@ -226,6 +240,7 @@ def peers(n, k, marlin):
 
 def measure(arguments):
     torch.manual_seed(1)
+    gemms = OTHER_WIDTHS if arguments.widths else FOUR_BITS
     with open(arguments.csv, "w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n", restval="")
         writer.writeheader()
@@ -236,9 +251,9 @@ def measure(arguments):
 
         for n, k in ([int(size) for size in shape.split("x")] for shape in arguments.n_k.split(",")):
             print(f"{n} x {k}: rho", file=sys.stderr, flush=True)
-            for row in rho_rows(arguments.rho, n, k, arguments.m):
+            for row in rho_rows(arguments.rho, gemms, n, k, arguments.m):
                 add(row)
-            for gemm, kernel, make in peers(n, k, arguments.marlin):
+            for gemm, kernel, make in peers(gemms, n, k, arguments.marlin):
                 print(f"{n} x {k}: {kernel}, {gemm}", file=sys.stderr, flush=True)
                 peer = make()
                 ready = "" if peer.ready_ms is None else f"{peer.ready_ms:.0f}"
@@ -305,6 +320,7 @@ def main():
     measuring.add_argument("rho")
     measuring.add_argument("csv")
     measuring.add_argument("--marlin", metavar="LIBRARY")
+    measuring.add_argument("--widths", action="store_true")
     measuring.add_argument("--n-k", default="8192x8192,28672x4096,4096x4096")
     measuring.add_argument("--m", default="1,16,64,128,256,1024,4096")
     showing = commands.add_parser("show")

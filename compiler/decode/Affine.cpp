@@ -331,12 +331,24 @@ bool areOfBytes(const dsl::Format &format, const dsl::Expr &core, const Affine &
                                       !isSigned(element) && !isSigned(typeOf(slope.components[0])));
 }
 
+// Codes of up to 8 bits in bytes, signed ones in offset binary.
+DecodeSequence codesInBytes(dsl::ElementType type) {
+  const int bits = type.bits();
+  const uint32_t renamed = isSigned(type) ? 1U << (bits - 1) : 0;
+  if (bits < 8) // then they are numbers of s8
+    for (const SynthesizedDecode &found :
+         knownDecodes(valuesOf(dsl::ElementType::get("u" + std::to_string(bits))), "s8", 0))
+      if (found.sequence.log2Factor == 0)
+        return withCodesRenamed(found.sequence, renamed);
+  return extractBytes(type);
+}
+
 // Bytes of number + 128: sums of multiples of whole registers, whose bytes are numbers from 0 to
 // 255 in the end, whatever carries on the way there.
 class ByteSums {
 public:
   ByteSums(const dsl::Format &format, const Affine &affine)
-      : format(format), affine(affine), result(extractBytes(format.element().type)) {}
+      : format(format), affine(affine), result(codesInBytes(format.element().type)) {}
 
   DecodeSequence decode() {
     const RowNumber::Term &slope = affine.slope.terms[0];

@@ -62,17 +62,6 @@ DecodeSequence unchanged(dsl::ElementType type) {
   return result;
 }
 
-DecodeSequence withCodesRenamed(DecodeSequence sequence, uint32_t renamed) {
-  if (sequence.codeTable.empty()) {
-    sequence.codeXor ^= renamed;
-    return sequence;
-  }
-  std::vector<uint8_t> table = sequence.codeTable;
-  for (uint32_t code = 0; code < table.size(); ++code)
-    sequence.codeTable[code] = table[code ^ renamed];
-  return sequence;
-}
-
 // Numbers that are integers of 8 bits when multiplied by a power of two.
 std::optional<DecodeSequence> fractionsToS8(const ElementCore &core) {
   constexpr int mostDoublings = 7;
@@ -97,6 +86,17 @@ bool isShorter(const DecodeSequence &a, const DecodeSequence &b) {
 }
 
 } // namespace
+
+DecodeSequence withCodesRenamed(DecodeSequence sequence, uint32_t renamed) {
+  if (sequence.codeTable.empty()) {
+    sequence.codeXor ^= renamed;
+    return sequence;
+  }
+  std::vector<uint8_t> table = sequence.codeTable;
+  for (uint32_t code = 0; code < table.size(); ++code)
+    sequence.codeTable[code] = table[code ^ renamed];
+  return sequence;
+}
 
 bool isBareElement(const Expr &core) {
   return core.kind == Expr::Kind::Component && core.component == 0;

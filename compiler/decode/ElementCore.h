@@ -31,6 +31,9 @@ std::vector<SynthesizedDecode> foundDecodes(const ElementCore &core, std::string
 std::vector<DecodeSequence> elementSequences(const ElementCore &core, std::string_view mmaType,
                                              int leastLog2, size_t most = SIZE_MAX);
 
+// The same for codes that are called c ^ `renamed` instead of c.
+DecodeSequence withCodesRenamed(DecodeSequence sequence, uint32_t renamed);
+
 // Binary digits of a number, from the first to the last that is not 0.
 int significantBits(double number);
 // The value of the last of them, of a number that is not 0.

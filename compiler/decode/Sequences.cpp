@@ -241,12 +241,13 @@ std::vector<uint8_t> DecodeSequence::unitBits(size_t plane) const {
   int first = 0;
   for (size_t before = 0; before < plane; ++before)
     first += codes * planes[before].bits;
-  std::vector<uint8_t> result(static_cast<size_t>(codes * planes[plane].bits));
+  const int held = codes * planes[plane].bits;
+  std::vector<uint8_t> result(static_cast<size_t>(held));
   for (size_t r = 0; r < bits.size(); ++r)
     for (size_t s = 0; s < bits[r].size(); ++s)
       for (size_t b = 0; b < bits[r][s].size(); ++b) {
         const int at = bits[r][s][b].word * 32 + bits[r][s][b].bit - first;
-        if (at >= 0 && at < static_cast<int>(result.size()))
+        if (at >= 0 && at < held)
           result[static_cast<size_t>(at)] =
               static_cast<uint8_t>((r * perRegister() + s) * mostScatteredBits + b);
       }

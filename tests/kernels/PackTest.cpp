@@ -309,8 +309,9 @@ TEST(PackTest, CodesScatteredOverSectionsEqualTheDefinitionBitByBit) {
         section.codeXor = renamed ? 0 : 5;
         section.codeTable = table;
         section.order = order;
-        section.unitBits.assign(next, next + section.codeBits * unit.codes);
-        next += section.codeBits * unit.codes;
+        const std::ptrdiff_t held = int64_t{section.codeBits} * unit.codes;
+        section.unitBits.assign(next, next + held);
+        next += held;
       }
       ASSERT_EQ(next, scattered.end());
       expectPacks(layout, weight);
