@@ -223,11 +223,10 @@ bool DecodeSequence::isScattered() const {
         if (lowest(r, s) != expected || expected % plane.bits != 0 || expected < 0 ||
             expected >= codes * plane.bits)
           return true;
-        for (int bit = 1; bit < plane.bits; ++bit) {
-          const CodeBit at = bits[r][s][static_cast<size_t>(plane.shift + bit)];
-          if (at.word * 32 + at.bit - firstBit != expected + bit)
+        const auto first = bits[r][s].begin() + plane.shift;
+        for (int bit = 1; bit < plane.bits; ++bit)
+          if (first[bit].word * 32 + first[bit].bit - firstBit != expected + bit)
             return true;
-        }
       }
     firstBit += codes * plane.bits;
   }
