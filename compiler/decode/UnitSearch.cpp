@@ -196,13 +196,13 @@ struct WordUse {
 };
 
 // Divides the spare bits of the words among the codes that lie in pieces, one word and one code
-// after the other.
+// after the other: one piece of a word for each code, or with `divided` up to two.
 class Pieces {
 public:
   Pieces(const std::vector<Choice> &choices, const std::vector<Pattern> &patterns, Weights weights,
-         int codeBits, int laneBits, int words)
+         int codeBits, int laneBits, int words, bool divided)
       : choices(choices), patterns(patterns), weights(weights), codeBits(codeBits),
-        laneBits(laneBits), words(words) {}
+        laneBits(laneBits), words(words), divided(divided) {}
 
   struct Step {
     uint32_t ofOpen = 0, ofNext = 0; // places that the word's spare bits go to
@@ -239,13 +239,19 @@ private:
   const std::vector<Pattern> &patterns;
   Weights weights;
   int codeBits, laneBits, words;
+  bool divided;
   std::map<std::pair<int, uint32_t>, Division> known;
   std::map<std::pair<uint32_t, uint32_t>, WordUse> uses;
 
   Division cheapest(int word, uint32_t open) {
     Division best{impossible, {}};
     const int spare = laneBits % codeBits, ofOpen = std::min(spare, std::popcount(open));
+    // Words cost no less than the cheapest pattern, with the pieces.
+    const int others = (words - word) * patterns.front().cost;
     auto consider = [&](const Step &step, uint32_t left, int cost) {
+      const int pieces = (step.ofOpen != 0 ? 1 : 0) + (step.ofNext != 0 ? 1 : 0);
+      if (cost + others + weights.of({.logic = pieces}, 0) >= best.cost)
+        return;
       cost += use(step.ofOpen, step.ofNext).cost;
       if (cost < best.cost)
         cost += from(word + 1, left).cost;
@@ -272,31 +278,27 @@ private:
     }
   }
 
-  // The whole, and with `divided` low places apart from those above.
-  static std::vector<std::vector<uint32_t>> parts(uint32_t places, bool divided) {
+  // The whole, and where pieces may be divided low places apart from those above.
+  std::vector<std::vector<uint32_t>> parts(uint32_t places) const {
     std::vector<std::vector<uint32_t>> result{{places}};
     for (uint32_t high = places & (places - 1); divided && high != 0; high &= high - 1)
       result.push_back({places & ~high, high});
     return result;
   }
 
-  // In one piece for each code, or where no pattern leaves such bits in up to two.
   WordUse find(uint32_t ofOpen, uint32_t ofNext) const {
     WordUse best{0, {}, impossible};
-    for (bool divided : {false, true}) {
-      if (best.cost < impossible)
-        break;
-      for (const std::vector<uint32_t> &open : parts(ofOpen, divided))
-        for (const std::vector<uint32_t> &next : parts(ofNext, divided)) {
-          std::vector<uint32_t> wanted = open;
-          wanted.insert(wanted.end(), next.begin(), next.end());
-          std::erase(wanted, 0);
-          for (size_t i = 0; i < patterns.size() && patterns[i].cost < best.cost; ++i) {
-            WordUse use{i, {}, patterns[i].cost};
-            place(wanted, patterns[i].spare, patterns[i].moves, use, best);
-          }
+    for (const std::vector<uint32_t> &open : parts(ofOpen))
+      for (const std::vector<uint32_t> &next : parts(ofNext)) {
+        std::vector<uint32_t> wanted = open;
+        wanted.insert(wanted.end(), next.begin(), next.end());
+        std::erase(wanted, 0);
+        const int own = weights.of({.logic = static_cast<int>(wanted.size())}, 0);
+        for (size_t i = 0; i < patterns.size() && patterns[i].cost + own < best.cost; ++i) {
+          WordUse use{i, {}, patterns[i].cost + own};
+          place(wanted, patterns[i].spare, patterns[i].moves, use, best);
         }
-    }
+      }
     return best;
   }
 
@@ -313,7 +315,7 @@ private:
       if ((used & ~left) != 0)
         continue;
       for (const Move &move : movesFor(wanted[taken], by, laneBits)) {
-        const int cost = weights.of({.logic = 1}, bitOf(move) & ~moves);
+        const int cost = weights.of({}, bitOf(move) & ~moves); // beside what masks cost
         if (use.cost + cost >= best.cost)
           continue;
         use.pieces.push_back({wanted[taken], move});
@@ -326,15 +328,9 @@ private:
   }
 };
 
-std::optional<WordPlan> search(const std::vector<LaneForm> &forms,
-                               const std::vector<OpCounts> &extra, int codeBits, int laneBits,
-                               const InstructionRates &rates, Weights weights) {
-  const std::vector<Choice> choices = choicesOf(forms, extra, weights);
-  const std::vector<Pattern> patterns = Patterns(choices, weights, codeBits, laneBits).find();
-  const int words = codesOfUnit(codeBits) * codeBits / wordBits;
-  Pieces pieces(choices, patterns, weights, codeBits, laneBits, words);
-  if (pieces.from(0, 0).cost >= Pieces::impossible)
-    return std::nullopt;
+WordPlan planOf(const std::vector<LaneForm> &forms, const std::vector<OpCounts> &extra,
+                const std::vector<Choice> &choices, const std::vector<Pattern> &patterns,
+                Pieces &pieces, int words, const InstructionRates &rates) {
   WordPlan plan;
   OpCounts counts;
   auto add = [&](size_t choice, std::vector<Piece> parts) {
@@ -371,6 +367,22 @@ std::optional<WordPlan> search(const std::vector<LaneForm> &forms,
   }
   plan.cost = {cycles(counts, rates), counts.total()};
   return plan;
+}
+
+std::optional<WordPlan> search(const std::vector<LaneForm> &forms,
+                               const std::vector<OpCounts> &extra, int codeBits, int laneBits,
+                               const InstructionRates &rates, Weights weights) {
+  const std::vector<Choice> choices = choicesOf(forms, extra, weights);
+  const std::vector<Pattern> patterns = Patterns(choices, weights, codeBits, laneBits).find();
+  if (patterns.empty())
+    return std::nullopt;
+  const int words = codesOfUnit(codeBits) * codeBits / wordBits;
+  for (bool divided : {false, true}) {
+    Pieces pieces(choices, patterns, weights, codeBits, laneBits, words, divided);
+    if (pieces.from(0, 0).cost < Pieces::impossible)
+      return planOf(forms, extra, choices, patterns, pieces, words, rates);
+  }
+  return std::nullopt;
 }
 
 } // namespace
