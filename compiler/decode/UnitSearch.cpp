@@ -141,6 +141,7 @@ private:
   }
 
   void run() {
+    steps = 0;
     for (auto &list : byLowest)
       list.clear();
     for (const auto &[key, user] : users)
