@@ -212,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(
         CoreCase{"u4", "element - 8", "s4", 4}, CoreCase{"u4", "s8(element ^ 8) - 8", "s8", 12},
         CoreCase{"s4", "(element ^ 3) + 8", "s8", 12}, CoreCase{"u8", "element - 128", "s8", 8},
         CoreCase{"u8", "element - 128", "f16", 32},
-        // Widths that are extracted.
+        // Codes of several words.
         CoreCase{"u3", "element - 4", "f16", 38}, CoreCase{"u5", "element - 16", "bf16", 51},
         CoreCase{"u6", "element - 32", "s8", 18},
         // No type's numbers.
