@@ -4,10 +4,10 @@
 #include "compiler/TextFields.h"
 #include "dsl/Division.h"
 #include "dsl/Findings.h"
+#include "dsl/Numbers.h"
 
 #include <algorithm>
 #include <bit>
-#include <cstdio>
 #include <map>
 #include <set>
 
@@ -25,11 +25,7 @@ namespace {
 constexpr int64_t maxBytes = int64_t(1) << 52;
 constexpr int maxTileBits = 24;
 
-std::string hexadecimal(uint32_t value) {
-  char text[16];
-  std::snprintf(text, sizeof text, "0x%x", value);
-  return text;
-}
+std::string hexadecimal(uint32_t value) { return "0x" + dsl::hexadecimal(value); }
 
 // Whether each number below `count` is there once.
 bool isPermutation(const std::vector<uint8_t> &numbers, size_t count) {
@@ -416,12 +412,12 @@ std::string mismatchOf(const WeightLayout &layout, std::initializer_list<const S
       if (section.shift >= component.type.bits())
         return where + "it begins at bit " + std::to_string(section.shift) + ", '" +
                component.name + "' has " + std::to_string(component.type.bits());
-      const size_t codes = size_t{1} << std::min(component.type.bits(), mostScatteredBits + 1);
+      const int typeBits = component.type.bits();
       if (!section.unitBits.empty() &&
-          (component.type.bits() > mostScatteredBits ||
-           (!section.codeTable.empty() && section.codeTable.size() != codes)))
-        return where + "'" + component.name + "' has codes of " +
-               std::to_string(component.type.bits()) + " bits";
+          (typeBits > mostScatteredBits ||
+           (!section.codeTable.empty() && section.codeTable.size() != size_t{1} << typeBits)))
+        return where + "'" + component.name + "' has codes of " + std::to_string(typeBits) +
+               " bits";
       if (std::string problem = negationProblem(layout, section, format); !problem.empty())
         return where + problem;
       bits[section.component] += section.codeBits;

@@ -7,6 +7,7 @@
 #include "dsl/Division.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <optional>
@@ -89,30 +90,39 @@ void writeCodes(const std::vector<uint32_t> &table, int bits, const uint32_t *lo
 class ScatteredCodes {
 public:
   explicit ScatteredCodes(const LayoutSection &section)
-      : words(section.unitBits.size() / 32), codes(section.unitBits.size() / section.codeBits),
-        held(codes * words * values) {
+      : codes(section.unitBits.size() / section.codeBits), words(section.unitBits.size() / 32) {
     for (size_t i = 0; i < section.unitBits.size(); ++i) {
-      const size_t code = section.unitBits[i] / mostScatteredBits,
-                   bit = section.unitBits[i] % mostScatteredBits;
-      for (size_t value = 0; value < values; ++value)
-        held[(code * words + i / 32) * values + value] |= (value >> bit & 1) << i % 32;
+      const uint32_t code = section.unitBits[i] / mostScatteredBits,
+                     bit = section.unitBits[i] % mostScatteredBits;
+      std::vector<Part> &parts = words[i / 32];
+      auto part = std::find_if(parts.begin(), parts.end(),
+                               [&](const Part &other) { return other.code == code; });
+      if (part == parts.end())
+        part = parts.insert(part, {code, {}});
+      for (uint32_t value = 0; value < part->held.size(); ++value)
+        part->held[value] |= (value >> bit & 1) << i % 32;
     }
   }
 
   void write(const std::vector<uint32_t> &table, const uint32_t *local, uint8_t *out) const {
     for (size_t first = 0; first < table.size(); first += codes)
-      for (size_t w = 0; w < words; ++w, out += 4) {
+      for (const std::vector<Part> &parts : words) {
         uint32_t word = 0;
-        for (size_t i = 0; i < codes; ++i)
-          word |= held[(i * words + w) * values + local[table[first + i]]];
+        for (const Part &part : parts)
+          word |= part.held[local[table[first + part.code]]];
         std::memcpy(out, &word, 4);
+        out += 4;
       }
   }
 
 private:
-  static constexpr size_t values = size_t{1} << mostScatteredBits;
-  size_t words, codes;        // of a unit
-  std::vector<uint32_t> held; // of a word: by the code of the unit, the word and the code's value
+  // What a word holds of a code of the unit, by the code's value.
+  struct Part {
+    uint32_t code;
+    std::array<uint32_t, size_t{1} << mostScatteredBits> held;
+  };
+  size_t codes; // of a unit
+  std::vector<std::vector<Part>> words;
 };
 
 // The codes of one section's component, from natural order to tiles.

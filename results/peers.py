@@ -43,8 +43,7 @@ except ImportError:  # only `measure` needs it
 MARLIN_SYMBOL = "_Z11marlin_cudaPKvS0_PvS1_iiiS1_iiP11CUstream_stiiii"
 G128 = {"dtype": "int4", "group_size": 128}
 FP4 = {"dtype": "float4e2m1"}
-
-MXFP6 = {"group_size": 32, "scale_dtype": "float8e8m0"}
+MX = {"group_size": 32, "scale_dtype": "float8e8m0"}
 
 # Rho's gemm -> what Humming calls the same: weight, activation, outputs' type.
 FOUR_BITS = {
@@ -52,7 +51,7 @@ FOUR_BITS = {
     "int4_g128_f16": (G128, None, "float16"),
     "nvfp4_bf16": (FP4 | {"group_size": 16, "scale_dtype": "float8e4m3", "scale_2_type": "tensor"}, None,
                    "bfloat16"),
-    "mxfp4_bf16": (FP4 | {"group_size": 32, "scale_dtype": "float8e8m0"}, None, "bfloat16"),
+    "mxfp4_bf16": (FP4 | MX, None, "bfloat16"),
     "int4_channel_int8": ({"dtype": "int4"}, "int8", "bfloat16"),
     "int4_g128_int8": (G128, "int8", "bfloat16"),
     "int4_channel_fp8": ({"dtype": "int4"}, "float8e4m3", "bfloat16"),
@@ -60,7 +59,7 @@ FOUR_BITS = {
 }
 OTHER_WIDTHS = {f"int{bits}_g128_{name}": (G128 | {"dtype": f"int{bits}"}, activation, "bfloat16")
                 for name, activation in (("bf16", None), ("int8", "int8")) for bits in (3, 5, 6, 7)}
-OTHER_WIDTHS |= {f"mxfp6_{element}_bf16": (MXFP6 | {"dtype": f"float6{element}"}, None, "bfloat16")
+OTHER_WIDTHS |= {f"mxfp6_{element}_bf16": (MX | {"dtype": f"float6{element}"}, None, "bfloat16")
                  for element in ("e2m3", "e3m2")}
 HUMMING = FOUR_BITS | OTHER_WIDTHS
 HERE = pathlib.Path(__file__).parent

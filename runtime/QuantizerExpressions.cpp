@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cinttypes>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <optional>
@@ -17,20 +15,14 @@ namespace rho::quantizer {
 
 namespace {
 
-std::string hexadecimal(uint32_t value) {
-  char text[16];
-  std::snprintf(text, sizeof text, "0x%" PRIx32 "u", value);
-  return text;
-}
+std::string hexadecimal(uint32_t value) { return "0x" + dsl::hexadecimal(value) + "u"; }
 
 // The table of a codebook: named after its values, so that equal declarations give equal text.
 std::string tableName(dsl::ElementType codebook) {
   uint64_t hash = 0xcbf29ce484222325; // FNV-1a
   for (char byte : codebook.name())
     hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
-  char name[32];
-  std::snprintf(name, sizeof name, "Book%016" PRIx64, hash);
-  return name;
+  return "Book" + dsl::hexadecimal(hash, 16);
 }
 
 std::string tableText(dsl::ElementType codebook) {

@@ -205,30 +205,35 @@ std::optional<ParameterForm> parseForm(std::string_view text) {
   return std::nullopt;
 }
 
+// The place of a bit among those of a plane's words, below 0 or too large where it lies in others.
+static int placeIn(size_t plane, const std::vector<CodePlane> &planes, int codes, CodeBit at) {
+  int first = 0;
+  for (size_t before = 0; before < plane; ++before)
+    first += codes * planes[before].bits;
+  return at.word * 32 + at.bit - first;
+}
+
 bool DecodeSequence::isScattered() const {
-  int firstBit = 0; // of a plane, in all words
-  for (CodePlane plane : planesOf(static_cast<int>(bits[0][0].size()), sparseBits)) {
-    auto lowest = [&](size_t r, size_t s) {
-      const CodeBit at = bits[r][s][static_cast<size_t>(plane.shift)];
-      return at.word * 32 + at.bit - firstBit;
+  const std::vector<CodePlane> planes = planesOf(static_cast<int>(bits[0][0].size()), sparseBits);
+  for (size_t plane = 0; plane < planes.size(); ++plane) {
+    const int width = planes[plane].bits;
+    auto placeOf = [&](size_t r, size_t s, int bit) {
+      return placeIn(plane, planes, codes, bits[r][s].begin()[planes[plane].shift + bit]);
     };
     for (size_t r = 0; r < bits.size(); ++r)
       for (size_t s = 0; s < bits[r].size(); ++s) {
         // In one piece, at a place that the bits of r and s add up.
-        int expected = lowest(0, 0);
+        int expected = placeOf(0, 0, 0);
         for (size_t bit = 1; bit < bits.size(); bit *= 2)
-          expected ^= (r & bit) != 0 ? lowest(bit, 0) ^ lowest(0, 0) : 0;
+          expected ^= (r & bit) != 0 ? placeOf(bit, 0, 0) ^ placeOf(0, 0, 0) : 0;
         for (size_t bit = 1; bit < bits[r].size(); bit *= 2)
-          expected ^= (s & bit) != 0 ? lowest(0, bit) ^ lowest(0, 0) : 0;
-        if (lowest(r, s) != expected || expected % plane.bits != 0 || expected < 0 ||
-            expected >= codes * plane.bits)
+          expected ^= (s & bit) != 0 ? placeOf(0, bit, 0) ^ placeOf(0, 0, 0) : 0;
+        if (expected % width != 0 || expected < 0 || expected >= codes * width)
           return true;
-        const auto first = bits[r][s].begin() + plane.shift;
-        for (int bit = 1; bit < plane.bits; ++bit)
-          if (first[bit].word * 32 + first[bit].bit - firstBit != expected + bit)
+        for (int bit = 0; bit < width; ++bit)
+          if (placeOf(r, s, bit) != expected + bit)
             return true;
       }
-    firstBit += codes * plane.bits;
   }
   return false;
 }
@@ -237,19 +242,14 @@ std::vector<uint8_t> DecodeSequence::unitBits(size_t plane) const {
   if (!isScattered())
     return {};
   const std::vector<CodePlane> planes = planesOf(static_cast<int>(bits[0][0].size()));
-  int first = 0;
-  for (size_t before = 0; before < plane; ++before)
-    first += codes * planes[before].bits;
   const int held = codes * planes[plane].bits;
   std::vector<uint8_t> result(static_cast<size_t>(held));
   for (size_t r = 0; r < bits.size(); ++r)
     for (size_t s = 0; s < bits[r].size(); ++s)
-      for (size_t b = 0; b < bits[r][s].size(); ++b) {
-        const int at = bits[r][s][b].word * 32 + bits[r][s][b].bit - first;
-        if (at >= 0 && at < held)
+      for (size_t b = 0; b < bits[r][s].size(); ++b)
+        if (const int at = placeIn(plane, planes, codes, bits[r][s][b]); at >= 0 && at < held)
           result[static_cast<size_t>(at)] =
               static_cast<uint8_t>((r * perRegister() + s) * mostScatteredBits + b);
-      }
   return result;
 }
 
@@ -275,12 +275,8 @@ int DecodeSequence::position(size_t r, size_t s, size_t plane) const {
   if (isScattered())
     return static_cast<int>(r * perRegister() + s);
   std::vector<CodePlane> planes = planesOf(static_cast<int>(bits[r][s].size()), sparseBits);
-  int bitsBefore = 0;
-  for (size_t before = 0; before < plane; ++before)
-    bitsBefore += planes[before].bits;
-  CodeBit at = bits[r][s][static_cast<size_t>(planes[plane].shift)];
-  int firstWord = bitsBefore * codes / 32;
-  return ((at.word - firstWord) * 32 + at.bit) / planes[plane].bits;
+  const CodeBit at = bits[r][s][static_cast<size_t>(planes[plane].shift)];
+  return placeIn(plane, planes, codes, at) / planes[plane].bits;
 }
 
 std::string_view numberType(std::string_view mmaType) {

@@ -124,20 +124,11 @@ private:
         offer(choice, {{places, move}}, rotatedRight(places, by, laneBits));
   }
 
-  // Low places by one move, those above by another.
   void offerDivided(size_t choice) {
-    const uint32_t places = choices[choice].places;
-    for (uint32_t high = places & (places - 1); high != 0; high &= high - 1)
-      for (int a = 0; a < laneBits; ++a)
-        for (int b = 0; b < laneBits; ++b) {
-          const uint32_t low = places & ~high, used = rotatedRight(low, a, laneBits),
-                         usedHigh = rotatedRight(high, b, laneBits);
-          if (a == b || (used & usedHigh) != 0)
-            continue;
-          for (const Move &move : movesFor(low, a, laneBits))
-            for (const Move &moveHigh : movesFor(high, b, laneBits))
-              offer(choice, {{low, move}, {high, moveHigh}}, used | usedHigh);
-        }
+    for (const TwoParts &parts : consecutiveParts(choices[choice].places))
+      forMovedParts(parts, laneBits, [&](std::vector<Piece> pieces, uint32_t used) {
+        offer(choice, std::move(pieces), used);
+      });
   }
 
   void run() {
@@ -282,8 +273,9 @@ private:
   // The whole, and where pieces may be divided low places apart from those above.
   std::vector<std::vector<uint32_t>> parts(uint32_t places) const {
     std::vector<std::vector<uint32_t>> result{{places}};
-    for (uint32_t high = places & (places - 1); divided && high != 0; high &= high - 1)
-      result.push_back({places & ~high, high});
+    if (divided)
+      for (const TwoParts &two : consecutiveParts(places))
+        result.push_back({two.begin(), two.end()});
     return result;
   }
 

@@ -21,10 +21,8 @@ std::vector<Division> divisions(uint32_t places, size_t parts) {
   std::vector<Division> result;
   if (std::popcount(places) > 4) { // only consecutive pieces: the others are too many to try
     if (parts == 2)
-      for (uint32_t rest = places & (places - 1); rest != 0; rest &= rest - 1) {
-        uint32_t low = places & ((rest & -rest) - 1);
-        result.push_back({low, places ^ low});
-      }
+      for (const TwoParts &two : consecutiveParts(places))
+        result.push_back({two.begin(), two.end()});
     return result;
   }
   uint32_t lowest = places & -places;
@@ -161,16 +159,10 @@ private:
   void pieces(size_t i) {
     uint32_t places = forms[i].places;
     for (const Division &two : divisions(places, 2))
-      for (int a = 0; a < laneBits; ++a)
-        for (int b = 0; b < laneBits; ++b) {
-          uint32_t first = rotatedRight(two[0], a, laneBits),
-                   second = rotatedRight(two[1], b, laneBits);
-          if (a == b || (first & second) != 0)
-            continue;
-          for (Move moveA : movesFor(two[0], a, laneBits))
-            for (Move moveB : movesFor(two[1], b, laneBits))
-              addMoved(i, {{two[0], moveA}, {two[1], moveB}}, first | second);
-        }
+      forMovedParts({two[0], two[1]}, laneBits,
+                    [&](std::vector<Extraction::Piece> pieces, uint32_t used) {
+                      addMoved(i, std::move(pieces), used);
+                    });
     for (size_t parts : {2, 3})
       for (const Division &division : divisions(places, parts)) {
         std::vector<Extraction::Piece> none;
@@ -478,6 +470,13 @@ std::vector<Move> movesFor(uint32_t places, int by, int laneBits) {
   if (moves.empty())
     moves.push_back({Move::Kind::Rotate, by});
   return moves;
+}
+
+std::vector<TwoParts> consecutiveParts(uint32_t places) {
+  std::vector<TwoParts> result;
+  for (uint32_t high = places & (places - 1); high != 0; high &= high - 1)
+    result.push_back({places & ~high, high});
+  return result;
 }
 
 std::optional<WordPlan> searchWord(const std::vector<LaneForm> &forms,

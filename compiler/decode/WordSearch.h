@@ -6,6 +6,7 @@
 #include "compiler/decode/Sequences.h"
 #include "compiler/decode/Throughput.h"
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -63,6 +64,26 @@ uint32_t rotatedRight(uint32_t lane, int by, int laneBits);
 
 // The ways to move what lies so to `places`, a shift to the left first.
 std::vector<Move> movesFor(uint32_t places, int by, int laneBits);
+
+// A set of places in two parts: low ones and those above.
+using TwoParts = std::array<uint32_t, 2>;
+std::vector<TwoParts> consecutiveParts(uint32_t places);
+
+// Calls visit(pieces, bits that they use) for each way to move two parts to their places, by
+// different amounts and from different bits.
+template <class Visit> void forMovedParts(const TwoParts &parts, int laneBits, const Visit &visit) {
+  for (int a = 0; a < laneBits; ++a)
+    for (int b = 0; b < laneBits; ++b) {
+      const uint32_t first = rotatedRight(parts[0], a, laneBits),
+                     second = rotatedRight(parts[1], b, laneBits);
+      if (a == b || (first & second) != 0)
+        continue;
+      for (const Move &moveA : movesFor(parts[0], a, laneBits))
+        for (const Move &moveB : movesFor(parts[1], b, laneBits))
+          visit(std::vector<Extraction::Piece>{{parts[0], moveA}, {parts[1], moveB}},
+                first | second);
+    }
+}
 
 // The cheapest plan for `registers` registers with lanes of `laneBits` bits, each by one of
 // `forms`, that together use every bit of the word; `extra[i]` is the arithmetic of form i. None

@@ -315,6 +315,18 @@ TEST(PackTest, CodesScatteredOverSectionsEqualTheDefinitionBitByBit) {
       }
       ASSERT_EQ(next, scattered.end());
       expectPacks(layout, weight);
+      if (!renamed)
+        continue;
+      for (LayoutSection &section : layout.sections)
+        if (section.component == 0)
+          section.codeTable = {1, 0};
+      std::vector<uint8_t> out(layout.bytes);
+      const Status status = pack(layout, weight, out.data());
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(status.error().str(),
+                "error: a weight and its packed layout do not fit: section of component 0: '" +
+                    format->element().name + "' has codes of " + std::to_string(bits) +
+                    " bits [layout_mismatch]\n");
     }
 }
 
