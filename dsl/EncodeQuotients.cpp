@@ -1,15 +1,9 @@
 #include "dsl/EncodeQuotients.h"
 
+#include "dsl/Lanes.h"
+
 #include <bit>
 #include <cmath>
-
-// The loops have no branches, so that they are vectorised; the same sums and divisions on any
-// number of lanes.
-#if defined(__x86_64__) && defined(__clang__)
-#define RHO_LANES __attribute__((target_clones("avx2", "default")))
-#else
-#define RHO_LANES
-#endif
 
 namespace rho::dsl {
 

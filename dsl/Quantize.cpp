@@ -377,17 +377,18 @@ private:
         unfulfilled.note(part.rowBegin, part.begin);
       return false;
     }
-    const double *x = numbers(state, part.rowBegin);
-    CodeArray &codes = out.components[0];
-    bool measures = state.measured.rowEnd > 0;
-    for (int64_t column = part.begin; column < part.end; ++column) {
-      uint32_t code = state.search.nearest(x[column]);
-      codes.set(part.rowBegin * input.k + column, code);
-      if (measures) {
-        double difference = x[column] - state.search.valueOf(code);
-        state.measuredError += weighted(difference * difference, column);
-      }
+    const double *x = numbers(state, part.rowBegin) + part.begin;
+    const int64_t count = part.end - part.begin;
+    uint8_t *codes = out.components[0].data() + part.rowBegin * input.k + part.begin;
+    state.search.nearest(x, count, codes);
+    if (state.measured.rowEnd == 0)
+      return true;
+    double sum = state.measuredError;
+    for (int64_t i = 0; i < count; ++i) {
+      double difference = x[i] - state.search.valueOf(codes[i]);
+      sum += weighted(difference * difference, part.begin + i);
     }
+    state.measuredError = sum;
     return true;
   }
 

@@ -1,29 +1,51 @@
 #include "dsl/ValueSearch.h"
 
 #include "dsl/Evaluate.h"
+#include "dsl/Lanes.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <span>
 
 namespace rho::dsl {
 
+// Some 512 KB of tables, whatever the width.
+static size_t keptTables(int elementBits) { return size_t(1) << (14 - elementBits); }
+
 bool ValueSearch::prepare(std::vector<uint32_t> &codes) {
-  table.resize(size_t(1) << format.element().type.bits());
-  valueTable(format, codes.data(), table.data());
-  entries.clear();
-  fallback = -1;
+  if (kept.empty())
+    kept.resize(keptTables(format.element().type.bits()));
+  uint64_t hash = 0;
+  for (size_t i = 1; i < codes.size(); ++i)
+    hash = (hash ^ codes[i]) * 0x9e3779b97f4a7c15;
+  prepared = (hash >> 32) % kept.size();
+  Prepared &found = kept[prepared];
+  const bool known = !found.byCode.empty() &&
+                     std::equal(found.others.begin(), found.others.end(), codes.begin() + 1);
+  if (!known)
+    fill(found, codes);
+  return found.fallback >= 0;
+}
+
+void ValueSearch::fill(Prepared &made, std::vector<uint32_t> &codes) {
+  made.others.assign(codes.begin() + 1, codes.end());
+  made.byCode.resize(size_t(1) << format.element().type.bits());
+  valueTable(format, codes.data(), made.byCode.data());
+  made.fallback = -1;
   if (order.empty()) {
-    order.resize(table.size());
+    order.resize(made.byCode.size());
     std::iota(order.begin(), order.end(), 0U);
   }
+  entries.clear();
   for (uint32_t code : order) {
     codes[0] = code;
     if (!format.requirements.empty() && !fulfils(format, codes.data()))
       continue;
-    fallback = fallback < 0 ? code : std::min<int64_t>(fallback, code);
-    if (std::isfinite(table[code]))
-      entries.push_back({table[code], code});
+    made.fallback = made.fallback < 0 ? code : std::min<int64_t>(made.fallback, code);
+    if (std::isfinite(made.byCode[code]))
+      entries.push_back({made.byCode[code], code});
   }
   // The order is mostly that of the numbers before.
   if (!std::is_sorted(entries.begin(), entries.end(), precedes)) {
@@ -33,32 +55,67 @@ bool ValueSearch::prepare(std::vector<uint32_t> &codes) {
         order[i] = entries[i].code;
   }
   keepFirstOfEqual(entries);
-  values.clear();
-  for (const CodedValue &entry : entries)
-    values.push_back(entry.value);
-  return fallback >= 0;
+  made.values.clear();
+  made.codes.clear();
+  made.prefersNext.clear();
+  if (entries.empty())
+    return;
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  entries.insert(entries.begin(), {-infinity, entries.front().code});
+  entries.push_back({infinity, entries.back().code});
+  for (const CodedValue &entry : entries) {
+    if (!made.codes.empty())
+      made.prefersNext.push_back(isPreferred(entry.code, made.codes.back()));
+    made.values.push_back(entry.value);
+    made.codes.push_back(static_cast<uint8_t>(entry.code));
+  }
 }
 
-// Of few values all are compared, without branches.
-static size_t firstNotBelow(const std::vector<double> &values, double x) {
-  constexpr size_t few = 32;
-  if (values.size() > few)
-    return static_cast<size_t>(std::lower_bound(values.begin(), values.end(), x) - values.begin());
-  uint64_t below = 0;
+// How many of the values are below each of `width` numbers, which registers hold meanwhile.
+template <int64_t width>
+[[gnu::always_inline]] static inline void countBelow(std::span<const double> values,
+                                                     const double *x, uint64_t *below) {
+  uint64_t counts[width] = {};
   for (double value : values)
-    below += value < x ? 1 : 0;
-  return below;
+    for (int64_t i = 0; i < width; ++i)
+      counts[i] += value < x[i] ? 1 : 0;
+  std::copy_n(counts, width, below);
+}
+
+RHO_LANES void ValueSearch::nearest(const double *x, int64_t count, uint8_t *codes) const {
+  const Prepared &of = kept[prepared];
+  const auto fallback = static_cast<uint8_t>(of.fallback);
+  if (of.values.empty()) {
+    std::fill_n(codes, count, fallback);
+    return;
+  }
+  constexpr int64_t width = 8;
+  constexpr size_t few = 32; // of which all are compared, without branches
+  const auto finite = std::span(of.values).subspan(1, of.values.size() - 2);
+  uint64_t below[width];
+  for (; count > 0; x += width, codes += width, count -= width) {
+    const int64_t part = std::min(count, width);
+    if (part == width && finite.size() <= few)
+      countBelow<width>(finite, x, below);
+    else
+      for (int64_t i = 0; i < part; ++i)
+        below[i] = static_cast<uint64_t>(std::lower_bound(finite.begin(), finite.end(), x[i]) -
+                                         finite.begin());
+    for (int64_t i = 0; i < part; ++i) {
+      const uint64_t at = below[i];
+      const double up = of.values[at + 1] - x[i], down = x[i] - of.values[at];
+      const auto next = static_cast<uint64_t>(up < down) |
+                        (static_cast<uint64_t>(up == down) & of.prefersNext[at]);
+      const uint8_t code = of.codes[at + next];
+      codes[i] = x[i] == x[i] ? code : fallback;
+    }
+  }
 }
 
 uint32_t ValueSearch::nearest(double x) const {
-  if (entries.empty() || std::isnan(x))
-    return static_cast<uint32_t>(fallback);
-  size_t above = firstNotBelow(values, x);
-  if (above == 0)
-    return entries.front().code;
-  if (above == values.size())
-    return entries.back().code;
-  return nearerCode(entries[above - 1], entries[above], x);
+  uint8_t code = 0;
+  nearest(&x, 1, &code);
+  return code;
 }
 
 } // namespace rho::dsl
