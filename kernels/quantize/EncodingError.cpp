@@ -1,8 +1,9 @@
 #include "kernels/quantize/EncodingError.h"
 
+#include "dsl/Division.h"
 #include "dsl/Parallel.h"
 #include "kernels/quantize/CodeStreams.h"
-#include "kernels/quantize/Dot.h"
+#include "kernels/quantize/Products.h"
 
 #include <algorithm>
 #include <cmath>
@@ -178,24 +179,34 @@ OutputError &OutputError::operator+=(const OutputError &other) {
 OutputError outputError(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quantized,
                         const std::vector<double> &x, unsigned threads,
                         const std::vector<double> &seen) {
-  std::vector<OutputError> rows(static_cast<size_t>(weight.rows));
-  auto tokens = static_cast<int64_t>(x.size()) / weight.k;
-  forEachRow(weight, quantized, threads,
-             [&](int64_t row, const std::vector<double> &w, const std::vector<double> &q) {
-               OutputError &sums = rows[static_cast<size_t>(row)];
-               std::vector<double> error(w.size());
-               for (size_t i = 0; i < w.size(); ++i)
-                 error[i] = w[i] - q[i];
-               for (int64_t token = 0; token < tokens; ++token) {
-                 double y = dot(x.data() + token * weight.k, w.data(), weight.k);
-                 double off = seen.empty()
-                                  ? dot(x.data() + token * weight.k, error.data(), weight.k)
-                                  : y - dot(seen.data() + token * weight.k, q.data(), weight.k);
-                 sums.squares += y * y;
-                 sums.squaredErrors += off * off;
-               }
-             });
-  return total(rows);
+  constexpr int64_t rowsAtOnce = 32;
+  const int64_t k = weight.k, tokens = static_cast<int64_t>(x.size()) / k;
+  std::vector<OutputError> sums(static_cast<size_t>(weight.rows));
+  dsl::parallelFor(divideUp(weight.rows, rowsAtOnce), threads, [&](int64_t part) {
+    const int64_t first = part * rowsAtOnce, rows = std::min(rowsAtOnce, weight.rows - first);
+    std::vector<double> w(static_cast<size_t>(rows * k)), q(w.size());
+    for (int64_t row = 0; row < rows; ++row) {
+      weight.readRow(first + row, w.data() + row * k);
+      quantized.valuesOf(first + row, 0, k, q.data() + row * k);
+    }
+    std::vector<double> y(static_cast<size_t>(rows * tokens)), off(y.size());
+    products(x.data(), tokens, w.data(), rows, k, y.data());
+    if (seen.empty()) {
+      for (size_t i = 0; i < w.size(); ++i)
+        w[i] -= q[i];
+      products(x.data(), tokens, w.data(), rows, k, off.data());
+    } else {
+      products(seen.data(), tokens, q.data(), rows, k, off.data());
+      for (size_t i = 0; i < y.size(); ++i)
+        off[i] = y[i] - off[i];
+    }
+    for (size_t i = 0; i < y.size(); ++i) {
+      OutputError &ofRow = sums[static_cast<size_t>(first) + i / static_cast<size_t>(tokens)];
+      ofRow.squares += y[i] * y[i];
+      ofRow.squaredErrors += off[i] * off[i];
+    }
+  });
+  return total(sums);
 }
 
 } // namespace rho::kernels

@@ -1,9 +1,11 @@
 #include "kernels/quantize/Layer.h"
 
+#include "dsl/Division.h"
 #include "dsl/Numbers.h"
 #include "dsl/Parallel.h"
-#include "kernels/quantize/Dot.h"
+#include "kernels/quantize/Products.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace rho::kernels {
@@ -69,11 +71,18 @@ std::vector<double> hessianDiagonal(const Matrix &activation) {
 }
 
 std::vector<double> layerOutputs(const Matrix &activation, const Matrix &weight, unsigned threads) {
+  constexpr int64_t rowsAtOnce = 32;
   const int64_t m = activation.rows, n = weight.rows, k = weight.k;
   std::vector<double> y(static_cast<size_t>(m * n));
-  dsl::parallelFor(n, threads, [&](int64_t row) {
+  dsl::parallelFor(divideUp(n, rowsAtOnce), threads, [&](int64_t part) {
+    const int64_t first = part * rowsAtOnce, rows = std::min(rowsAtOnce, n - first);
+    const std::vector<double> w(weight.row(first), weight.row(first + rows));
+    std::vector<double> outputs(static_cast<size_t>(rows * m));
+    products(activation.row(0), m, w.data(), rows, k, outputs.data());
     for (int64_t token = 0; token < m; ++token)
-      y[static_cast<size_t>(token * n + row)] = dot(activation.row(token), weight.row(row), k);
+      for (int64_t row = 0; row < rows; ++row)
+        y[static_cast<size_t>(token * n + first + row)] =
+            outputs[static_cast<size_t>(row * m + token)];
   });
   return y;
 }
@@ -99,9 +108,9 @@ Result<Matrix> seenActivation(Matrix activation, const std::shared_ptr<const dsl
   return valuesOf(*codes, threads);
 }
 
-Result<double> quantizedLayerError(const Matrix &weight, const Matrix &activation,
-                                   const LayerFormats &formats,
-                                   const dsl::QuantizeOptions &options) {
+Result<std::vector<double>> quantizedOutputs(const Matrix &weight, const Matrix &activation,
+                                             const LayerFormats &formats,
+                                             const dsl::QuantizeOptions &options) {
   if (Status layer = checkLayer(weight, activation); !layer)
     return layer.error();
   Result<dsl::QuantizedMatrix> w = dsl::quantize(formats.weight, weight.view(), options);
@@ -110,8 +119,7 @@ Result<double> quantizedLayerError(const Matrix &weight, const Matrix &activatio
   Result<Matrix> x = seenActivation(activation, formats.activation, options.threads);
   if (!x)
     return x.error();
-  return relativeSquaredError(layerOutputs(activation, weight, options.threads),
-                              layerOutputs(*x, valuesOf(*w, options.threads), options.threads));
+  return layerOutputs(*x, valuesOf(*w, options.threads), options.threads);
 }
 
 } // namespace rho::kernels

@@ -52,10 +52,10 @@ struct LayerFormats {
 // those of dsl::quantize.
 Result<Matrix> seenActivation(Matrix activation, const std::shared_ptr<const dsl::Format> &format,
                               unsigned threads = 0);
-// The relative squared error of the outputs of the quantized layer. `options` are those of the
-// weight. Errors: those of checkLayer and dsl::quantize.
-Result<double> quantizedLayerError(const Matrix &weight, const Matrix &activation,
-                                   const LayerFormats &formats,
-                                   const dsl::QuantizeOptions &options = {});
+// The outputs of the quantized layer, [m][n]. `options` are those of the weight. Errors: those of
+// checkLayer and dsl::quantize.
+Result<std::vector<double>> quantizedOutputs(const Matrix &weight, const Matrix &activation,
+                                             const LayerFormats &formats,
+                                             const dsl::QuantizeOptions &options = {});
 
 } // namespace rho::kernels

@@ -4,10 +4,11 @@
 #include "dsl/Evaluate.h"
 #include "dsl/Parallel.h"
 #include "dsl/ValueSearch.h"
-#include "kernels/quantize/Dot.h"
+#include "kernels/quantize/Products.h"
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace rho::kernels {
 
@@ -22,12 +23,6 @@ struct Block {
   int64_t columns() const { return end - begin; }
 };
 
-// sums += factor * x
-void add(double factor, const float *x, int64_t count, double *sums) {
-  for (int64_t i = 0; i < count; ++i)
-    sums[i] += factor * static_cast<double>(x[i]);
-}
-
 // What all bands share.
 struct Problem {
   const Matrix &weight;
@@ -36,9 +31,31 @@ struct Problem {
   std::vector<double> diagonal; // of the Hessian, its sums over m
   std::vector<double> outputs;  // [m][n], to be met
   double damping = 0;
+  // By a width of groups, where that is below m: of each group the part of the Hessian, sums over
+  // m, [columns][columns].
+  std::map<int64_t, std::vector<std::vector<double>>> hessians = {};
 
   const float *input(int64_t column) const { return inputs.data() + column * tokens; }
+  // Of a whole group; null where there is none.
+  const double *hessianOf(const Block &block, int64_t width) const {
+    const auto found = hessians.find(width);
+    return found == hessians.end() ? nullptr
+                                   : found->second[static_cast<size_t>(block.begin / width)].data();
+  }
 };
+
+std::vector<std::vector<double>> hessiansOfGroups(const Problem &problem, int64_t k, int64_t width,
+                                                  unsigned threads) {
+  std::vector<std::vector<double>> hessians(static_cast<size_t>(divideUp(k, width)));
+  dsl::parallelFor(ssize(hessians), threads, [&](int64_t group) {
+    const int64_t begin = group * width, columns = std::min(width, k - begin), m = problem.tokens;
+    const std::vector<double> inputs(problem.input(begin), problem.input(begin + columns));
+    std::vector<double> &hessian = hessians[static_cast<size_t>(group)];
+    hessian.resize(static_cast<size_t>(columns * columns));
+    products(inputs.data(), columns, inputs.data(), columns, m, hessian.data());
+  });
+  return hessians;
+}
 
 // Rows that share components.
 class Band {
@@ -53,8 +70,7 @@ public:
       values.insert(values.end(), ofRow.begin(), ofRow.end());
       for (int64_t token = 0; token < m; ++token)
         errors.push_back(-problem.outputs[static_cast<size_t>(token * n + row)]);
-      for (int64_t column = 0; column < k; ++column)
-        add(value(row, column), problem.input(column), m, errorsOf(row));
+      addScaled(ofRow.data(), k, problem.input(0), m, errorsOf(row));
     }
   }
 
@@ -77,9 +93,15 @@ private:
   // Codes and values of the elements of a block under another code of a component.
   struct Trial {
     uint32_t code = 0;
-    std::vector<uint32_t> elements;
-    std::vector<double> values, outputs; // outputs: [rows of the block][m], by how much they change
-    double change = 0;                   // of what is minimised
+    std::vector<uint8_t> elements;
+    std::vector<double> values;
+    double change = 0; // of what is minimised
+  };
+
+  // What steps of the numbers of one row of a block make of the squared errors of its outputs: they
+  // change by 2 * slope + curvature.
+  struct Effect {
+    double slope, curvature;
   };
 
   double &value(int64_t row, int64_t column) {
@@ -121,11 +143,16 @@ private:
   bool improveComponent(int index, const Block &block) {
     if (isZero(block))
       return false;
+    const Component &component = format.component(index);
     dsl::CodeArray &all = matrix.components[static_cast<size_t>(index)];
-    int64_t at = dsl::codeIndex(format.component(index), k, block.rowBegin, block.begin);
-    dsl::ElementType type = format.component(index).type;
+    int64_t at = dsl::codeIndex(component, k, block.rowBegin, block.begin);
+    dsl::ElementType type = component.type;
     const uint32_t before = all.get(at);
     const double current = type.decode(before);
+    hessian =
+        component.extent == Extent::Group ? problem.hessianOf(block, component.group) : nullptr;
+    if (hessian)
+      findSlopes(block);
     Trial best;
     auto consider = [&](double candidate, bool round) {
       Trial trial;
@@ -135,7 +162,7 @@ private:
       all.set(at, trial.code);
       if (!elementsOf(block, round, trial))
         return;
-      outputsOf(block, trial);
+      trial.change = changeOf(block, trial.values);
       if (trial.change < best.change)
         best = std::move(trial);
     };
@@ -153,20 +180,42 @@ private:
     return best.change < 0;
   }
 
+  // Of each number of a block the inner product of its inputs with the errors of its row.
+  void findSlopes(const Block &block) {
+    slopes.clear();
+    for (int64_t row = block.rowBegin; row < block.rowEnd; ++row)
+      for (int64_t column = block.begin; column < block.end; ++column)
+        slopes.push_back(dot(problem.input(column), errorsOf(row), problem.tokens));
+  }
+
+  Effect effectOf(const Block &block, int64_t row, const double *steps) {
+    const int64_t columns = block.columns();
+    if (!hessian) {
+      outputs.assign(static_cast<size_t>(problem.tokens), 0);
+      addScaled(steps, columns, problem.input(block.begin), problem.tokens, outputs.data());
+      return {dot(outputs.data(), errorsOf(row), problem.tokens),
+              dot(outputs.data(), outputs.data(), problem.tokens)};
+    }
+    double curvature = 0;
+    for (int64_t i = 0; i < columns; ++i) {
+      const double *ofColumn = hessian + i * columns;
+      curvature += steps[i] * (2 * dot(ofColumn, steps, i) + ofColumn[i] * steps[i]);
+    }
+    return {dot(slopes.data() + (row - block.rowBegin) * columns, steps, columns), curvature};
+  }
+
   // The factor of the block's values as they are with which the error is least.
   double bestFactor(const Block &block) {
     double slope = 0, curvature = 0;
-    std::vector<double> outputs(static_cast<size_t>(problem.tokens));
     for (int64_t row = block.rowBegin; row < block.rowEnd; ++row) {
-      std::fill(outputs.begin(), outputs.end(), 0.0);
       for (int64_t column = block.begin; column < block.end; ++column) {
         double v = value(row, column);
-        add(v, problem.input(column), problem.tokens, outputs.data());
         slope += problem.damping * v * (v - problem.weight.row(row)[column]);
         curvature += problem.damping * v * v;
       }
-      slope += dot(outputs.data(), errorsOf(row), problem.tokens);
-      curvature += dot(outputs.data(), outputs.data(), problem.tokens);
+      const Effect effect = effectOf(block, row, &value(row, block.begin));
+      slope += effect.slope;
+      curvature += effect.curvature;
     }
     return curvature > 0 ? 1 - slope / curvature : 1;
   }
@@ -177,45 +226,55 @@ private:
       for (int64_t begin = block.begin; begin < block.end; begin += run) {
         if (!prepare(row, begin))
           return false;
-        for (int64_t column = begin; column < std::min(block.end, begin + run); ++column) {
-          uint32_t element = round ? search.nearest(problem.weight.row(row)[column])
-                                   : matrix.components[0].get(row * k + column);
+        const int64_t count = std::min(block.end, begin + run) - begin;
+        const float *weight = problem.weight.row(row) + begin;
+        const uint8_t *stored = matrix.components[0].data() + row * k + begin;
+        std::vector<uint8_t> elements(stored, stored + count);
+        if (round)
+          search.nearest(std::vector<double>(weight, weight + count).data(), count,
+                         elements.data());
+        for (uint8_t element : elements) {
           if (!allowed(element) || !std::isfinite(search.valueOf(element)))
             return false;
-          trial.elements.push_back(element);
           trial.values.push_back(search.valueOf(element));
         }
+        trial.elements.insert(trial.elements.end(), elements.begin(), elements.end());
       }
     return true;
   }
 
-  void outputsOf(const Block &block, Trial &trial) {
-    const int64_t m = problem.tokens;
-    trial.outputs.assign(static_cast<size_t>((block.rowEnd - block.rowBegin) * m), 0);
-    size_t i = 0;
-    for (int64_t row = block.rowBegin; row < block.rowEnd; ++row) {
-      double *outputs = trial.outputs.data() + (row - block.rowBegin) * m;
-      for (int64_t column = block.begin; column < block.end; ++column, ++i) {
-        double w = problem.weight.row(row)[column], v = value(row, column), now = trial.values[i];
-        if (now == v)
-          continue;
-        add(now - v, problem.input(column), m, outputs);
-        trial.change += problem.damping * ((now - w) * (now - w) - (v - w) * (v - w));
+  // By how much what is minimised changes with these values of a block.
+  double changeOf(const Block &block, const std::vector<double> &changed) {
+    double change = 0;
+    const double *now = changed.data();
+    for (int64_t row = block.rowBegin; row < block.rowEnd; ++row, now += block.columns()) {
+      const float *weight = problem.weight.row(row) + block.begin;
+      const double *before = &value(row, block.begin);
+      steps.assign(now, now + block.columns());
+      for (int64_t i = 0; i < block.columns(); ++i) {
+        const double w = weight[i], v = before[i];
+        steps[static_cast<size_t>(i)] -= v;
+        change += problem.damping * ((now[i] - w) * (now[i] - w) - (v - w) * (v - w));
       }
-      trial.change += 2 * dot(outputs, errorsOf(row), m) + dot(outputs, outputs, m);
+      const Effect effect = effectOf(block, row, steps.data());
+      change += 2 * effect.slope + effect.curvature;
     }
+    return change;
   }
 
   void take(const Block &block, const Trial &trial) {
-    size_t i = 0;
+    const int64_t columns = block.columns();
     for (int64_t row = block.rowBegin; row < block.rowEnd; ++row) {
-      const double *outputs = trial.outputs.data() + (row - block.rowBegin) * problem.tokens;
-      for (int64_t token = 0; token < problem.tokens; ++token)
-        errorsOf(row)[token] += outputs[token];
-      for (int64_t column = block.begin; column < block.end; ++column, ++i) {
-        matrix.components[0].set(row * k + column, trial.elements[i]);
-        value(row, column) = trial.values[i];
+      const int64_t first = (row - block.rowBegin) * columns;
+      steps.resize(static_cast<size_t>(columns));
+      for (int64_t i = 0; i < columns; ++i) {
+        const auto at = static_cast<size_t>(first + i);
+        double &v = value(row, block.begin + i);
+        steps[static_cast<size_t>(i)] = trial.values[at] - v;
+        v = trial.values[at];
+        matrix.components[0].set(row * k + block.begin + i, trial.elements[at]);
       }
+      addScaled(steps.data(), columns, problem.input(block.begin), problem.tokens, errorsOf(row));
     }
   }
 
@@ -238,7 +297,7 @@ private:
         continue;
       matrix.components[0].set(row * k + column, element);
       value(row, column) = search.valueOf(element);
-      add(step, problem.input(column), m, errorsOf(row));
+      addScaled(&step, 1, problem.input(column), m, errorsOf(row));
       changed = true;
     }
     return changed;
@@ -253,10 +312,14 @@ private:
   std::vector<uint32_t> codes;
   std::vector<double> values; // [rows of the band][k]
   std::vector<double> errors; // [rows of the band][m], outputs less those to be met
+  // Of the block that is looked at.
+  const double *hessian = nullptr;
+  std::vector<double> slopes; // [rows][columns], where there is a Hessian
+  std::vector<double> steps, outputs;
 };
 
-Problem problemOf(const Matrix &weight, const Matrix &activation, const Matrix &quantized,
-                  const RefineOptions &options) {
+Problem problemOf(const dsl::Format &format, const Matrix &weight, const Matrix &activation,
+                  const Matrix &quantized, const RefineOptions &options) {
   Problem problem{weight,
                   activation.rows,
                   {},
@@ -273,6 +336,10 @@ Problem problemOf(const Matrix &weight, const Matrix &activation, const Matrix &
     sum += entry;
   }
   problem.damping = options.damping * sum / static_cast<double>(quantized.k);
+  for (const Component &component : format.components)
+    if (component.extent == Extent::Group && component.group < problem.tokens)
+      if (auto [place, isNew] = problem.hessians.try_emplace(component.group); isNew)
+        place->second = hessiansOfGroups(problem, quantized.k, component.group, options.threads);
   return problem;
 }
 
@@ -319,7 +386,7 @@ Result<Refinement> refine(const dsl::QuantizedMatrix &start, const Matrix &weigh
     if (!status)
       return status.error();
 
-  const Problem problem = problemOf(weight, activation, quantized, options);
+  const Problem problem = problemOf(format, weight, activation, quantized, options);
   const int64_t bandRows = dsl::bandRows(format);
   const int64_t bands = divideUp(start.rows, bandRows);
   std::vector<double> before(static_cast<size_t>(bands)), after(before);

@@ -59,6 +59,7 @@ Result<SmoothingSearch> searchSmoothing(const Matrix &weight, const Matrix &acti
                                         const SmoothingOptions &options) {
   if (Status layer = checkLayer(weight, activation); !layer)
     return layer.error();
+  const std::vector<double> meant = layerOutputs(activation, weight, options.threads);
   SmoothingSearch search;
   double least = 0;
   for (int step = -1; step <= options.steps; ++step) {
@@ -82,13 +83,14 @@ Result<SmoothingSearch> searchSmoothing(const Matrix &weight, const Matrix &acti
     if (!x)
       return x.error();
     std::vector<double> diagonal = options.hessian ? hessianDiagonal(*x) : std::vector<double>();
-    Result<double> error = quantizedLayerError(
-        *w, *x, formats, {.threads = options.threads, .columnWeights = diagonal});
-    if (!error)
-      return error.error();
-    search.points.push_back({scales.alpha, *error});
-    if (step < 0 || *error < least) {
-      least = *error;
+    Result<std::vector<double>> outputs =
+        quantizedOutputs(*w, *x, formats, {.threads = options.threads, .columnWeights = diagonal});
+    if (!outputs)
+      return outputs.error();
+    const double error = relativeSquaredError(meant, *outputs);
+    search.points.push_back({scales.alpha, error});
+    if (step < 0 || error < least) {
+      least = error;
       search.best = std::move(scales);
     }
   }

@@ -44,6 +44,15 @@ inline kernels::Matrix integers(int64_t rows, int64_t k, uint64_t seed) {
   return matrix;
 }
 
+// The relative squared error of the outputs of a quantized layer.
+inline double quantizedLayerError(const kernels::Matrix &weight, const kernels::Matrix &activation,
+                                  const kernels::LayerFormats &formats,
+                                  const dsl::QuantizeOptions &options = {}) {
+  return kernels::relativeSquaredError(
+      kernels::layerOutputs(activation, weight),
+      must(kernels::quantizedOutputs(weight, activation, formats, options)));
+}
+
 inline kernels::Matrix quantizedValues(const FormatPtr &format, const kernels::Matrix &matrix) {
   return kernels::valuesOf(must(dsl::quantize(format, matrix.view(), false)));
 }
