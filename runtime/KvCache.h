@@ -75,7 +75,8 @@ public:
   // 16-byte aligned, of which tokens are `stride` numbers apart (an even number; blocks
   // pageTokens * stride): bit for bit what dsl::quantize makes of each head's
   // [headDim][pageTokens]. A NaN or an infinity becomes a scale that is not finite, where the
-  // scale's type has those, or an element. Errors: null_pointer, misaligned_pointer, kv_shape,
+  // scale's type has those, or an element; a NaN in a scale whose type has none makes zeros of its
+  // group. Errors: null_pointer, misaligned_pointer, kv_shape,
   // kv_other_cache, kv_written_twice where two jobs have one page.
   Status quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
                   Stream stream = nullptr) const;

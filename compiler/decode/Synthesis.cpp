@@ -34,9 +34,9 @@ template <class Key, class Find> const auto &knownOr(const Key &key, const Find 
   static std::mutex mutex;
   static auto &known = dsl::lasting(Known());
   std::lock_guard lock(mutex);
-  auto [entry, isNew] = known.try_emplace(key);
-  if (isNew)
-    entry->second = find();
+  auto entry = known.find(key);
+  if (entry == known.end())
+    entry = known.emplace(key, find()).first; // nothing is known of a key whose search threw
   return entry->second;
 }
 

@@ -32,9 +32,10 @@ std::string numberProblem(const dsl::Format &weight, const Expr &core, dsl::Elem
   if (isBareElement(core) && type.bits() > 8)
     return ": elements of more than 8 bits are operands of their own type, f16 or bf16, alone";
   if (std::optional<ElementCore> alone = elementCore(weight, core)) {
+    const std::vector<double> &values = alone->allowed.empty() ? alone->values : alone->allowed;
     constexpr int farthest = 40;
     for (int log2 = -farthest; log2 <= farthest; ++log2)
-      if (std::all_of(alone->values.begin(), alone->values.end(),
+      if (std::all_of(values.begin(), values.end(),
                       [&](double value) { return exact(value, log2); }))
         return stored.empty() && !isBareElement(core)
                    ? ": no short sequence makes them of its bits, a codebook of the same numbers "

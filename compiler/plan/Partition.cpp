@@ -66,7 +66,7 @@ public:
         owner = part;
     std::optional<SharedDecodes> shared = shareCodes();
     if (!shared)
-      return apart("no order of packed codes serves operands of " + types());
+      return apart("no known order of packed codes serves operands of " + types());
     for (size_t part = 0; part < parts.size(); ++part) {
       Result<PlacedGemm> again =
           placeFormats(gemms[part], groupScales, roles, target, &shared->ofParts[part], sources);

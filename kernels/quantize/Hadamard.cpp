@@ -22,9 +22,9 @@ std::shared_ptr<const Hadamard::Core> Hadamard::coreOf(int64_t m) {
   static std::mutex mutex;
   static auto &known = dsl::lasting(std::map<int64_t, std::shared_ptr<const Core>>());
   std::lock_guard lock(mutex);
-  auto [entry, isNew] = known.try_emplace(m);
-  if (isNew)
-    entry->second = std::make_shared<const Core>(m, hadamardCore(m));
+  auto entry = known.find(m);
+  if (entry == known.end())
+    entry = known.emplace(m, std::make_shared<const Core>(m, hadamardCore(m))).first;
   return entry->second;
 }
 

@@ -26,6 +26,14 @@ TEST(NoDecode, SaysWhatIsInTheWay) {
                 decode + "element & 0x15' of 'w' to f16 operands, which activation 'f16' needs: no "
                          "short sequence makes them of its bits, a codebook of the same numbers "
                          "may have one"},
+        // Numbers that a requirement excludes need not be ones of the operand.
+        Refusal{
+            "element: u6 scale: f16 per k[64] value = (5 * element + 4) * scale require element "
+            "<= 50 encode { scale = absmax(x) / 63 }",
+            "activation: bf16 output: f32",
+            decode + "5 * element + 4' of 'w' to bf16 operands, which activation 'bf16' needs: "
+                     "no short sequence makes them of its bits, a codebook of the same numbers "
+                     "may have one"},
         Refusal{"element: s4 inv: f16 per k[64] value = element / inv encode { inv = 7 / absmax(x) "
                 "}",
                 "activation: bf16 output: f32 schedule { tables: mixed }",
