@@ -5,6 +5,7 @@
 #include "compiler/decode/Extract.h"
 #include "compiler/decode/Line.h"
 #include "compiler/decode/Narrow.h"
+#include "compiler/decode/RoundedProduct.h"
 #include "dsl/Evaluate.h"
 
 #include <algorithm>
@@ -173,30 +174,6 @@ bool leavesRange(const dsl::Format &format, const dsl::Expr &core, const Affine 
     largest = std::max(largest, std::abs(affine.slope.constant()) *
                                     (element.maxFinite() - element.minFinite()));
   return largest > operand.maxFinite();
-}
-
-// What a number of a row can be: its magnitude at most, and a power of two that divides it.
-struct Extremes {
-  double largest = 0, digit = std::numeric_limits<double>::infinity();
-};
-std::optional<Extremes> extremesOf(const RowNumber &number, const dsl::Format &format) {
-  Extremes result;
-  for (const RowNumber::Term &term : number.terms) {
-    if (term.factor == 0)
-      continue;
-    Extremes product{std::abs(term.factor), lowestDigit(term.factor)};
-    for (int component : term.components) {
-      dsl::ElementType type = format.components[static_cast<size_t>(component)].type;
-      if (type.isCodebook() || type.bits() > 16)
-        return std::nullopt;
-      product.largest *= type.maxMagnitude();
-      if (type.isFloat())
-        product.digit *= std::ldexp(1.0, type.leastExponent() - type.mantissaBits());
-    }
-    result.largest += product.largest;
-    result.digit = std::min(result.digit, product.digit);
-  }
-  return result;
 }
 
 // The powers of two that registers of each row half are multiplied with last of all: which the
@@ -418,6 +395,26 @@ private:
 
 } // namespace
 
+std::optional<Extremes> extremesOf(const RowNumber &number, const dsl::Format &format) {
+  Extremes result;
+  for (const RowNumber::Term &term : number.terms) {
+    if (term.factor == 0)
+      continue;
+    Extremes product{std::abs(term.factor), lowestDigit(term.factor)};
+    for (int component : term.components) {
+      dsl::ElementType type = format.components[static_cast<size_t>(component)].type;
+      if (type.isCodebook() || type.bits() > 16)
+        return std::nullopt;
+      product.largest *= type.maxMagnitude();
+      if (type.isFloat())
+        product.digit *= std::ldexp(1.0, type.leastExponent() - type.mantissaBits());
+    }
+    result.largest += product.largest;
+    result.digit = std::min(result.digit, product.digit);
+  }
+  return result;
+}
+
 bool isWithin(const Expr &expr, const dsl::Format &format, double min, double max) {
   dsl::Range range = dsl::rangeOf(expr, format);
   if (!range.integer)
@@ -439,6 +436,10 @@ std::optional<Affine> affineCore(const dsl::Format &format, const dsl::Expr &cor
 
 std::optional<DecodeSequence> affineDecode(const dsl::Format &format, const dsl::Expr &core,
                                            std::string_view mmaType) {
+  if (core.kind == Expr::Kind::Cast && mmaType == "e4m3" && core.type->name() == mmaType) {
+    const std::optional<Affine> inner = affineCore(format, *core.operands[0]);
+    return inner ? roundedProduct(format, *inner) : std::nullopt;
+  }
   std::optional<Affine> affine = affineCore(format, core);
   if (!affine || affine->slope.terms.empty())
     return std::nullopt;

@@ -4,6 +4,8 @@
 
 #include "compiler/decode/Sequences.h"
 
+#include <limits>
+
 namespace rho::compiler {
 
 // Whether an expression is an integer from min to max for all numbers that the format's types and
@@ -19,10 +21,17 @@ struct Affine {
 // number of N bits is e - 2^(N-1), and requirements bound what would not fit otherwise.
 std::optional<Affine> affineCore(const dsl::Format &format, const dsl::Expr &core);
 
+// What a number of a row can be: its magnitude at most, and a power of two that divides it. None of
+// codebooks and of components of more than 16 bits.
+struct Extremes {
+  double largest = 0, digit = std::numeric_limits<double>::infinity();
+};
+std::optional<Extremes> extremesOf(const RowNumber &number, const dsl::Format &format);
+
 // Decodes the core. Operands of 16 bits: exact where it is an integer that they hold, else the
 // slope, the offset and the number are each rounded to the operand type. "s8": integers
-// of that range. "e4m3": integers up to 16, all of which it holds. None for other operands, and
-// where the core is not affine.
+// of that range. "e4m3": integers up to 16, all of which it holds, and what is rounded to it
+// (RoundedProduct.h). None for other operands, and where the core is not affine.
 std::optional<DecodeSequence> affineDecode(const dsl::Format &format, const dsl::Expr &core,
                                            std::string_view mmaType);
 

@@ -21,9 +21,9 @@ struct OpInfo {
 };
 
 constexpr OpInfo opTable[] = {
-    {"and", 2},     {"or", 2},       {"xor", 2},     {"andor", 3}, {"select", 3},  {"shl", 2},
-    {"shr", 2},     {"rotl", 2},     {"prmt", 3},    {"mad", 3},   {"mul.f16", 2}, {"add.f16", 2},
-    {"fma.f16", 3}, {"fma.bf16", 3}, {"to.e4m3", 1}, {"pair", 2},
+    {"and", 2},     {"or", 2},      {"xor", 2},      {"andor", 3},   {"andxor", 3}, {"select", 3},
+    {"shl", 2},     {"shr", 2},     {"rotl", 2},     {"prmt", 3},    {"mad", 3},    {"mul.f16", 2},
+    {"add.f16", 2}, {"fma.f16", 3}, {"fma.bf16", 3}, {"to.e4m3", 1}, {"pair", 2},
 };
 
 uint32_t selectBytes(uint32_t a, uint32_t b, uint32_t selector) {
@@ -364,6 +364,9 @@ std::vector<uint32_t> DecodeProgram::run(const std::vector<uint32_t> &words,
       break;
     case Op::AndOr:
       temps.push_back((a & b) | c);
+      break;
+    case Op::AndXor:
+      temps.push_back((a & b) ^ c);
       break;
     case Op::Select:
       temps.push_back((a & b) | (~a & c));

@@ -19,6 +19,7 @@ struct DecodeInstr {
     Or,         // a | b
     Xor,        // a ^ b
     AndOr,      // (a & b) | c, one LOP3
+    AndXor,     // (a & b) ^ c, one LOP3
     Select,     // (a & b) | (~a & c), one LOP3
     Shl,        // a << b
     Shr,        // a >> b, logical

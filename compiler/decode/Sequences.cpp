@@ -183,8 +183,9 @@ bitsOfWholeCodes(const std::vector<std::vector<int>> &position, int codeBits) {
   return bits;
 }
 
-static constexpr std::string_view formNames[] = {"byte",   "bytes",   "places", "multiplier",
-                                                 "number", "choices", "pairs",  "pairs_begin"};
+static constexpr std::string_view formNames[] = {
+    "byte",    "bytes", "places",      "multiplier",   "number",
+    "choices", "pairs", "pairs_begin", "low_products", "high_products"};
 
 std::string print(const ParameterForm &form) {
   return std::string(formNames[static_cast<size_t>(form.form)]) + "." +

@@ -22,19 +22,22 @@ inline bool isGroupOfHalf(int64_t group) { return group == 8; }
 // What a parameter register of a decode holds, for the weight row of the output register.
 struct DecodeParam {
   enum class Form : uint8_t {
-    Byte,       // the code, zero-extended
-    Bytes,      // the code in all four bytes
-    Places,     // a permutation's: bytes 5 to 7 behind the one of bytes 0 to 3 that the code names
-    Multiplier, // the scale as an operand-type pair (s, s), from a scale sequence
-    Number,     // `number` twice, rounded to numberType()
-    Choices,    // the low bytes of the four of those that a selector chooses from
-    Pairs,      // where in an entry this lane reads, of the table that `number`'s selector names
-    PairsBegin, // where tables of pairs begin; of no component
+    Byte,        // the code, zero-extended
+    Bytes,       // the code in all four bytes
+    Places,      // a permutation's: bytes 5 to 7 behind the one of bytes 0 to 3 that the code names
+    Multiplier,  // the scale as an operand-type pair (s, s), from a scale sequence
+    Number,      // `number` twice, rounded to numberType()
+    Choices,     // the low bytes of the four of those that a selector chooses from
+    Pairs,       // where in an entry this lane reads, of the table that `number`'s selector names
+    PairsBegin,  // where tables of pairs begin; of no component
+    LowProducts, // what productsSequence() makes of `number`
+    HighProducts, //
   } form;
-  int component;         // index into the weight's components, but of numbers
-  int rowHalf;           // 0: fragment rows 0..7, 1: rows 8..15
-  RowNumber number = {}; // of forms Number and Choices; of Pairs what a code stands for, or none
-  int kHalf = 0;         // where a unit has both halves of an instruction's k, of two groups
+  int component; // index into the weight's components, but of numbers
+  int rowHalf;   // 0: fragment rows 0..7, 1: rows 8..15
+  RowNumber number =
+      {};        // of forms Number, Choices and products; of Pairs what a code stands for, or none
+  int kHalf = 0; // where a unit has both halves of an instruction's k, of two groups
   bool hasNumber() const {
     return form == Form::Number || form == Form::Choices || !number.terms.empty();
   }

@@ -26,6 +26,7 @@ void OpCounts::add(DecodeInstr::Op op) {
   case Op::Or:
   case Op::Xor:
   case Op::AndOr:
+  case Op::AndXor:
   case Op::Select:
   case Op::Shr:
   case Op::RotateLeft:

@@ -146,6 +146,7 @@ private:
     // Numbers, by their text, components, group and row, and their components, by all but the text.
     std::map<std::tuple<std::string, std::vector<int>, int64_t, int64_t>, Value> numbers;
     std::map<std::tuple<int, int64_t, int64_t, bool>, Value> componentNumbers;
+    std::map<std::pair<const void *, DecodeParam::Form>, Value> products; // by their number
     // The few numbers that a selector chooses from: tables, by their form, the number's text and
     // components, and the row.
     std::map<std::tuple<std::string, std::string, std::vector<int>, int64_t>, std::vector<Value>>
@@ -200,6 +201,7 @@ private:
   int selectorOf(ir::NumberOp op) const; // the component that chooses from few, or 0
   Value pairsOf(ir::NumberOp op, int64_t k, int64_t row, Value slot); // the parameter
   Value choices(ir::NumberOp op, int64_t k, int64_t row, Value slot);
+  Value products(Value number, DecodeParam::Form form); // of forms LowProducts and HighProducts
   // Of numbers, what is not streamed, by component: loaded before the k tiles.
   std::map<int, Value> tensorNumbers;
   void loadTensorNumbers();

@@ -146,6 +146,8 @@ private:
       return mlir::arith::XOrIOp::create(builder, loc, a, b);
     case Op::AndOr:
       return lop3(a, b, c, "0xEA");
+    case Op::AndXor:
+      return lop3(a, b, c, "0x6A");
     case Op::Select:
       return lop3(a, b, c, "0xCA");
     case Op::Shl:

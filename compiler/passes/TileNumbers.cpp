@@ -1,6 +1,7 @@
 // Numbers of a weight row that a decode takes: computed in f32, rounded, in both halves of a
 // register.
 #include "compiler/decode/ElementCore.h"
+#include "compiler/decode/RoundedProduct.h"
 #include "compiler/passes/KernelBuilder.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -262,6 +263,17 @@ Value KernelBuilder::number(ir::NumberOp op, int64_t k, int64_t row, Value slot)
   if (!result)
     result = rounded(sumOf(terms, components, k, row, slot));
   return known = result;
+}
+
+Value KernelBuilder::products(Value number, DecodeParam::Form form) {
+  Value &known = tileValues.products[{number.getAsOpaquePointer(), form}];
+  if (!known)
+    known =
+        tile::DecodeOp::create(builder, chain.decode.getLoc(),
+                               mlir::TypeRange{builder.getI32Type()}, {}, mlir::ValueRange{number},
+                               productsSequence(context.gemm.weight.element().type, form).print())
+            .getResult(0);
+  return known;
 }
 
 } // namespace rho::compiler

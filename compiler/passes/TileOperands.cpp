@@ -129,7 +129,9 @@ std::vector<Value> KernelBuilder::decodeParameters(int64_t k, int64_t rowTile, V
     if (auto op = value.getDefiningOp<ir::NumberOp>()) {
       result.push_back(form == Form::Choices ? choices(op, own, row, slot)
                        : form == Form::Pairs ? pairsOf(op, own, row, slot)
-                                             : number(op, own, row, slot));
+                       : form == Form::LowProducts || form == Form::HighProducts
+                           ? products(number(op, own, row, slot), form)
+                           : number(op, own, row, slot));
       continue;
     }
     if (form == Form::Pairs || form == Form::PairsBegin) {

@@ -17,6 +17,7 @@ Class classOf(DecodeInstr::Op op) {
   case Op::Or:
   case Op::Xor:
   case Op::AndOr:
+  case Op::AndXor:
   case Op::Select:
     return Class::Lop3;
   case Op::Shl:

@@ -1,5 +1,6 @@
 #include "compiler/plan/TileCosts.h"
 
+#include "compiler/decode/RoundedProduct.h"
 #include "compiler/decode/ScaleSequence.h"
 #include "dsl/DeviceFields.h"
 #include "dsl/Division.h"
@@ -64,6 +65,9 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
       perScale = tableInstructions;
     if (param.form == Form::Number)
       perScale = isChosen ? choiceInstructions : ofNumber;
+    if (param.form == Form::LowProducts || param.form == Form::HighProducts) // both of one number
+      perScale = ofNumber / 2 +
+                 instructionsOfEach(productsSequence(gemm.weight.element().type, param.form));
     if (param.form == Form::Multiplier)
       perScale = instructionsOfEach(
           multiplierSequence(placed.decode, gemm.weight, param.component, placed.mmaType));
