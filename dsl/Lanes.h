@@ -1,6 +1,6 @@
 // For functions whose loops have no branches, so that they are vectorised: with wider vectors where
-// the host has them. The same sums, products and divisions on any number of lanes. Internal to
-// dsl/.
+// the host has them. The same sums, products and divisions on any number of lanes. A function that
+// is declared apart has it there, too: none becomes such a one behind its first call.
 #pragma once
 
 #if defined(__x86_64__) && defined(__clang__)

@@ -1,7 +1,6 @@
 #include "dsl/ValueSearch.h"
 
 #include "dsl/Evaluate.h"
-#include "dsl/Lanes.h"
 
 #include <algorithm>
 #include <cmath>

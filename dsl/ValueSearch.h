@@ -3,6 +3,7 @@
 
 #include "dsl/Codebook.h"
 #include "dsl/Format.h"
+#include "dsl/Lanes.h"
 
 #include <cstdint>
 #include <vector>
@@ -23,7 +24,7 @@ public:
   bool prepare(std::vector<uint32_t> &codes);
 
   // The code of each of `count` numbers: Quantize.h, step 3.
-  void nearest(const double *x, int64_t count, uint8_t *codes) const;
+  RHO_LANES void nearest(const double *x, int64_t count, uint8_t *codes) const;
   uint32_t nearest(double x) const;
   double valueOf(uint32_t code) const { return kept[prepared].byCode[code]; }
 

@@ -1,7 +1,5 @@
 #include "kernels/quantize/Products.h"
 
-#include "dsl/Lanes.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -1,17 +1,20 @@
 // Inner products in double: the same on any host, however many lanes it has.
 #pragma once
 
+#include "dsl/Lanes.h"
+
 #include <cstdint>
 
 namespace rho::kernels {
 
 // The sum of a[i] * b[i]: that of the last count % 8, one after the other, then the eight sums of
 // every eighth product before them.
-double dot(const double *a, const double *b, int64_t count);
-double dot(const float *a, const double *b, int64_t count);
+RHO_LANES double dot(const double *a, const double *b, int64_t count);
+RHO_LANES double dot(const float *a, const double *b, int64_t count);
 
 // sums[i] += factors[j] * x[j][i] for every j below `columns`, in this order; x: [columns][count].
-void addScaled(const double *factors, int64_t columns, const float *x, int64_t count, double *sums);
+RHO_LANES void addScaled(const double *factors, int64_t columns, const float *x, int64_t count,
+                         double *sums);
 
 // dot() of each row of w [rows][k] with each row of x [tokens][k]: y [rows][tokens]. Fastest with
 // rows by the dozen.
