@@ -297,7 +297,7 @@ std::vector<int64_t> residentCandidates(const dsl::ScheduleDecl &own, const Sche
 
 // The parts of a split are added in memory, or within a cluster of them: faster where each CTA has
 // an SM for itself; of more parts and more CTAs than that slower, since a cluster waits for room in
-// one GPC. Copies to all CTAs of a cluster along n saved less than they cost wherever measured.
+// one GPC.
 dsl::ScheduleDecl::Cluster chooseCluster(const dsl::ScheduleDecl &own, Roles roles,
                                          const Problem &problem,
                                          const dsl::ScheduleDecl::Tile &tile, int64_t split,
@@ -307,6 +307,20 @@ dsl::ScheduleDecl::Cluster chooseCluster(const dsl::ScheduleDecl &own, Roles rol
   int64_t ctas = outputTiles(problem, tile.m, tile.n) * split;
   bool together = roles == Roles::ImFP && split == 2 && ctas <= sms;
   return {1, together ? split : 1};
+}
+
+// Whether two CTAs of a cluster along n may share what they read of activations, which copies of
+// one of them bring to both. With few rows, or one wave of tiles, that costs more than it saves.
+// With many of both kernels of int4 g128 x bf16 and LiquidQuant took 0.95 to 1.01 of the time
+// (results/h200/clusters.csv): the cost model tells them not apart, a tuner measures both.
+bool mayShareActivations(const dsl::ScheduleDecl &own, const Schedule &schedule,
+                         const Problem &problem, int64_t sms) {
+  constexpr int64_t leastRows = 1024, pair = 2;
+  const int64_t tiles = outputTiles(problem, schedule.tileM, schedule.tileN);
+  return !own.cluster && schedule.roles == Roles::ImFP && schedule.splitK == 1 &&
+         problem.m >= leastRows && 2 * tiles > 3 * sms && schedule.residentCtas % pair == 0 &&
+         divideUp(problem.n, schedule.tileN) % pair == 0 &&
+         schedule.tileM % (Geometry::swizzledRows * pair) == 0;
 }
 
 // In how many parts k may be divided. With more rows of the batch equal shares lost wherever
@@ -389,6 +403,10 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
             continue;
           for (int64_t resident : residentCandidates(own, schedule, problem)) {
             schedule.residentCtas = resident;
+            result.push_back(schedule);
+          }
+          if (mayShareActivations(own, schedule, problem, device.smCount)) {
+            schedule.clusterN = 2;
             result.push_back(schedule);
           }
         }

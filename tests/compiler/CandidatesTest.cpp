@@ -56,6 +56,21 @@ protected:
   const DeviceModel device = modelOfTarget("sm_90a").value();
 };
 
+// They are no faster in the cost model, so that the planner takes none.
+TEST_F(CandidatesTest, ManyRowsHaveClustersThatShareActivations) {
+  const dsl::Gemm &gemm = module.gemms[0];
+  auto ofTwo = [&](const Problem &shape) {
+    const std::vector<Plan> plans = planCandidates(gemm, shape, device, 24, nullptr).value();
+    EXPECT_EQ(plans.at(0).schedule.clusterN, 1);
+    return std::count_if(plans.begin(), plans.end(),
+                         [](const Plan &each) { return each.schedule.clusterN == 2; });
+  };
+  EXPECT_GT(ofTwo({4096, 8192, 8192}), 0);
+  EXPECT_GT(ofTwo({1024, 8192, 8192}), 0);
+  EXPECT_EQ(ofTwo({512, 8192, 8192}), 0);
+  EXPECT_EQ(ofTwo({1024, 256, 8192}), 0); // one wave
+}
+
 TEST_F(CandidatesTest, thePlannersChoiceIsTheFirst) {
   std::vector<Plan> plans = candidates(24).value();
   EXPECT_EQ(plans.at(0).print(), plan(module.gemms[0], problem, device, nullptr).value().print());
