@@ -1,23 +1,28 @@
 #!/usr/bin/env python3
 r"""Times kernels for 4-bit weights of other projects beside Rho's, in one run on one GPU.
 
-Usage: peers.py measure RHO TABLE.csv [--marlin LIBRARY] [--n-k NxK,...] [--m M,...]
+Usage: peers.py measure RHO TABLE.csv [--libraries FOLDER] [--n-k NxK,...] [--m M,...]
        peers.py measure RHO TABLE.csv --widths [--n-k NxK,...] [--m M,...]
-       peers.py show TABLE.csv [--plot FILE.svg]
+       peers.py show TABLE.csv... [--plot FILE.svg]
 
-RHO is the tool. The others are Humming (`pip install humming-kernels==0.1.20`), PyTorch's
-`_weight_int4pack_mm`, and Marlin, where LIBRARY is its one file of CUDA as a shared library:
+RHO is the tool. The others are
 
-    sed -e '/createpolicy/d' -e 's/\.L2::cache_hint//' -e 's/, %2, p;/, %2;/' marlin_cuda_kernel.cu > marlin.cu
-    nvcc -O3 --expt-relaxed-constexpr -shared -Xcompiler -fPIC -arch=sm_90 -o LIBRARY marlin.cu
+- Humming (`pip install humming-kernels==0.1.20`) and PyTorch's `_weight_int4pack_mm`;
+- with --libraries FOLDER vLLM's Machete and Marlin, CUTLASS's mixed input (its example 55) and QServe:
 
-(without that change, a hint to the L2 cache, it stops at an illegal instruction on an H200). Every kernel is
-timed as `rho bench --suite llama` times its own: random numbers, weights rotated past four times the L2
-cache, the median of replays of a CUDA graph of at least 20 launches, the kernel alone. Activations of 8
-bits are quantized before. Each peer chooses its schedule by itself, as Rho's planner does (`--untuned`).
+      git clone https://github.com/NVIDIA/cutlass FOLDER/cutlass && git -C FOLDER/cutlass checkout 7107b055
+      git clone https://github.com/mit-han-lab/omniserve FOLDER/qserve && git -C FOLDER/qserve checkout 02b2925a
+      # vllm-0.33.0.tar.gz of https://pypi.org/project/vllm/0.33.0/#files, unpacked as FOLDER/vllm
+      results/peer_libraries/build.sh FOLDER cutlass_bf16 cutlass_fp8 qserve machete_bf16 machete_f16 marlin
+
+Every kernel is timed as `rho bench --suite llama` times its own: random numbers, weights rotated past four times
+the L2 cache, the median of replays of a CUDA graph of at least 20 launches, the kernel alone. Activations of 8
+bits are quantized before. Humming, Machete, Marlin and QServe choose their schedules by themselves, as Rho's planner
+does (`--untuned`). CUTLASS leaves that to whoever calls it: at each m all configurations that are
+built are tried, and the fastest counts (`schedule`).
 `ready_ms` is how long all kernels of a layer take to compile, on all cores and without caches: of Humming
-the first call of a layer, which makes a kernel for each range of m, of Rho `rho cache warm` for the values
-of m here, the start of the process among it. Outputs of Humming and of PyTorch are compared with the
+the first call of a layer, which makes a kernel for each range of m, of Rho
+`rho cache warm` for the values of m here, the start of the process among it. Outputs of others are compared with the
 product of their own dequantized weights (`error`: the norm of the difference, in norms of the product).
 
 `show` prints the time of each peer in times of Rho's gemm that is launched serially: geometric means of the
@@ -26,7 +31,6 @@ shapes, and the least and most of all.
 
 import argparse
 import csv
-import ctypes
 import os
 import pathlib
 import statistics
@@ -35,169 +39,44 @@ import sys
 import tempfile
 import time
 
-try:
-    import torch
-except ImportError:  # only `measure` needs it
-    torch = None
+import peer_kernels as peers
+from peer_kernels import torch
 
-MARLIN_SYMBOL = "_Z11marlin_cudaPKvS0_PvS1_iiiS1_iiP11CUstream_stiiii"
-G128 = {"dtype": "int4", "group_size": 128}
-FP4 = {"dtype": "float4e2m1"}
-MX = {"group_size": 32, "scale_dtype": "float8e8m0"}
-
-# Rho's gemm -> what Humming calls the same: weight, activation, outputs' type.
-FOUR_BITS = {
-    "int4_g128_bf16": (G128, None, "bfloat16"),
-    "int4_g128_f16": (G128, None, "float16"),
-    "nvfp4_bf16": (FP4 | {"group_size": 16, "scale_dtype": "float8e4m3", "scale_2_type": "tensor"}, None,
-                   "bfloat16"),
-    "mxfp4_bf16": (FP4 | MX, None, "bfloat16"),
-    "int4_channel_int8": ({"dtype": "int4"}, "int8", "bfloat16"),
-    "int4_g128_int8": (G128, "int8", "bfloat16"),
-    "int4_channel_fp8": ({"dtype": "int4"}, "float8e4m3", "bfloat16"),
-    "int4_g128_fp8": (G128, "float8e4m3", "bfloat16"),
-}
-OTHER_WIDTHS = {f"int{bits}_g128_{name}": (G128 | {"dtype": f"int{bits}"}, activation, "bfloat16")
-                for name, activation in (("bf16", None), ("int8", "int8")) for bits in (3, 5, 6, 7)}
-OTHER_WIDTHS |= {f"mxfp6_{element}_bf16": (MX | {"dtype": f"float6{element}"}, None, "bfloat16")
-                 for element in ("e2m3", "e3m2")}
-HUMMING = FOUR_BITS | OTHER_WIDTHS
 HERE = pathlib.Path(__file__).parent
 FIELDS = ["gemm", "kernel", "device", "n", "k", "m", "launch", "us", "us_min", "us_max", "launches", "error",
-          "ready_ms"]
-
-
-def time_launches(launch, copies):
-    """Microseconds of launch(copy), over all copies in turns: the median, the least, the most, and launches."""
-    launches = -(-20 // copies) * copies
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        launch(0)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        for i in range(launches):
-            launch(i % copies)
-    samples = []
-    for replay in range(33):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        with torch.cuda.stream(stream):
-            begin.record()
-            graph.replay()
-            end.record()
-        end.synchronize()
-        if replay >= 3:
-            samples.append(begin.elapsed_time(end) * 1e3 / launches)
-        if replay >= 13 and sum(samples) * launches > 4e5:
-            break
-    samples.sort()
-    return samples[len(samples) // 2], samples[0], samples[-1], launches
-
-
-def copies_of(tensors):
-    """The tensors, and as many copies of them as four times the L2 cache needs."""
-    size = sum(tensor.nbytes for tensor in tensors if tensor is not None)
-    l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
-    count = max(2, min(4096, 4 * l2_bytes // size + 2))
-    return [[tensor if tensor is None else tensor.clone() for tensor in tensors] for _ in range(count)]
-
-
-def relative_error(output, product):
-    return f"{((output.float() - product).norm() / product.norm()).item():.2e}"
-
-
-class Humming:
-    """A layer of Humming."""
-
-    def __init__(self, gemm, n, k):
-        os.environ["HUMMING_CACHE_DIR"] = tempfile.mkdtemp()
-        from humming.layer import HummingLayer
-        weight, activation, output = HUMMING[gemm]
-        self.type = getattr(torch, output)
-        quantized = {"dtype": activation} if activation else None
-        self.layer = HummingLayer(shape_n=n, shape_k=k, weight_config=dict(weight), input_config=quantized,
-                                  torch_dtype=self.type).cuda()
-        self.layer.load_from_unquantized(torch.randn((n, k), dtype=self.type, device="cuda"))
-        self.values = self.layer.weight_schema.dequant_tensors(dict(self.layer.state_dict())).float()
-        self.layer.transform()
-        self.k = k
-        begin = time.perf_counter()
-        self.layer(torch.randn((16, k), dtype=self.type, device="cuda"))
-        torch.cuda.synchronize()
-        self.ready_ms = (time.perf_counter() - begin) * 1e3
-        names = ["weight", "weight_scale", "zero_point", "weight_scale_2"]
-        self.copies = copies_of([getattr(self.layer, name, None) for name in names])
-
-    def time(self, m):
-        from humming.forward import humming_forward, may_process_input
-        config = self.layer.humming_config
-        x = torch.randn((m, self.k), dtype=self.type, device="cuda")
-        output = torch.empty((m, self.values.shape[0]), dtype=self.type, device="cuda")
-        inputs, group_scales, token_scales = may_process_input(config, x)
-        scales = token_scales if group_scales is None else group_scales
-
-        def launch(copy):
-            weight, weight_scale, zero_point, weight_scale_2 = self.copies[copy]
-            humming_forward(config, inputs=inputs, weight=weight, weight_scale=weight_scale,
-                            zero_point=zero_point, weight_scale_2=weight_scale_2, input_scale=scales,
-                            outputs=output, locks=self.layer.locks)
-        times = time_launches(launch, len(self.copies))
-        return times, relative_error(output, x.float() @ self.values.T)
-
-
-class Int4Pack:
-    """PyTorch's kernel for weights of 4 bits with scales and zeros of groups."""
-
-    def __init__(self, n, k):
-        codes = torch.randint(0, 256, (n, k // 2), dtype=torch.uint8, device="cuda")
-        scales = torch.rand((k // 128, n, 2), device="cuda").to(torch.bfloat16)
-        high, low = codes >> 4, codes & 15
-        values = torch.stack([high, low], -1).view(n, k // 128, 128).float() - 8
-        scale, zero = scales.float().permute(1, 0, 2).unbind(-1)
-        self.values = (values * scale[..., None] + zero[..., None]).view(n, k)
-        self.copies = copies_of([torch.ops.aten._convert_weight_to_int4pack(codes, 8), scales])
-        self.k = k
-        self.ready_ms = None
-
-    def time(self, m):
-        x = torch.randn((m, self.k), dtype=torch.bfloat16, device="cuda")
-        output = None
-
-        def launch(copy):
-            nonlocal output
-            output = torch.ops.aten._weight_int4pack_mm(x, self.copies[copy][0], 128, self.copies[copy][1])
-        times = time_launches(launch, len(self.copies))
-        return times, relative_error(output, x.float() @ self.values.T)
-
-
-class Marlin:
-    """Marlin's kernel of f16 and groups of 128; random bits are its weights, so that no error is known."""
-
-    def __init__(self, library, n, k):
-        self.run = getattr(ctypes.CDLL(library), MARLIN_SYMBOL)
-        self.n, self.k = n, k
-        bits = torch.randint(-2**31, 2**31 - 1, (k // 16, 2 * n), dtype=torch.int32, device="cuda")
-        scales = torch.rand((k // 128, n), device="cuda").half()
-        self.copies = copies_of([bits, scales])
-        self.ready_ms = None
-
-    def time(self, m):
-        x = torch.randn((m, self.k), dtype=torch.half, device="cuda")
-        output = torch.empty((m, self.n), dtype=torch.half, device="cuda")
-        locks = torch.zeros(self.n // 128 * 16, dtype=torch.int32, device="cuda")
-
-        def launch(copy):
-            bits, scales = self.copies[copy]
-            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (x, bits, output, scales, locks)]
-            failed = self.run(*pointers[:4], m, self.n, self.k, pointers[4], 128, 0, stream, -1, -1, -1, 16)
-            if failed:
-                raise RuntimeError(f"Marlin refuses m = {m}: {failed}")
-        return time_launches(launch, len(self.copies)), None
+          "ready_ms", "schedule"]
+# Rho's gemm -> of peers beside Humming their names in tables, and what makes them of (options, n, k).
+OTHERS = {
+    "int4_g128_bf16": {
+        "torch_int4pack": lambda options, n, k: peers.Int4Pack(n, k),
+        "machete": lambda options, n, k: peers.Machete(options.libraries, "bf16", n, k),
+        "marlin": lambda options, n, k: peers.Marlin(options.libraries, "bf16", n, k),
+        "cutlass": lambda options, n, k: peers.Cutlass(options.libraries, "bf16", n, k),
+    },
+    "int4_g128_f16": {
+        "machete": lambda options, n, k: peers.Machete(options.libraries, "f16", n, k),
+        "marlin": lambda options, n, k: peers.Marlin(options.libraries, "f16", n, k),
+    },
+    "int4_g128_int8": {
+        "marlin": lambda options, n, k: peers.Marlin(options.libraries, "int8", n, k),
+    },
+    "int4_rounded_g128_fp8": {  # CUTLASS's products of codes and scales are rounded, too
+        "cutlass": lambda options, n, k: peers.Cutlass(options.libraries, "fp8", n, k),
+    },
+    "int4_channel_int8": {
+        "qserve": lambda options, n, k: peers.QServe(options.libraries, "channel", n, k),
+    },
+    "qoq_g128_s8": {
+        "qserve": lambda options, n, k: peers.QServe(options.libraries, "group", n, k),
+    },
+}
 
 
 def file_of(gemm):
-    return HERE.parent / f"kernels/gemms/{gemm}.rho" if gemm in FOUR_BITS else HERE / "peers.rho"
+    if gemm in peers.FOUR_BITS:
+        return HERE.parent / f"kernels/gemms/{gemm}.rho"
+    file = "peers.rho" if gemm in peers.OTHER_WIDTHS else "rounded.rho" if "rounded" in gemm else "library.rho"
+    return HERE / file
 
 
 def rho_ready(rho, gemm, n, k, sizes):
@@ -226,50 +105,54 @@ def rho_rows(rho, gemms, n, k, sizes):
                "ready_ms": ready.get(row["kernel"], ""), **{name: row[name] for name in FIELDS[2:11]}}
 
 
-def peers(gemms, n, k, marlin):
-    """(gemm of Rho, kernel, what makes the peer): one after the other, since each fills much memory."""
-    for gemm in gemms:
-        yield gemm, "humming", lambda gemm=gemm: Humming(gemm, n, k)
-    if gemms is not FOUR_BITS:
-        return
-    yield "int4_g128_bf16", "torch_int4pack", lambda: Int4Pack(n, k)
-    if marlin:
-        yield "int4_g128_f16", "marlin", lambda: Marlin(marlin, n, k)
+def asked_for(options):
+    """Rho's gemms, and for each the peers beside it."""
+    if options.widths:
+        return {gemm: {"humming": None} for gemm in peers.OTHER_WIDTHS}
+    table = {gemm: {"humming": None} for gemm in peers.FOUR_BITS}
+    for gemm, others in OTHERS.items():
+        for name, make in others.items():
+            if options.libraries or name == "torch_int4pack":
+                table.setdefault(gemm, {})[name] = make
+    return table
 
 
-def measure(arguments):
+def peer_rows(options, gemm, kernel, make, n, k):
+    peer = make(options, n, k) if make else peers.Humming(gemm, n, k)
+    for m in map(int, options.m.split(",")):
+        (us, least, most, launches), error, schedule = peer.time(m)
+        yield {"gemm": gemm, "kernel": kernel, "device": torch.cuda.get_device_name(), "n": n, "k": k,
+               "m": m, "us": f"{us:.3f}", "us_min": f"{least:.3f}", "us_max": f"{most:.3f}",
+               "launches": launches, "error": error or "", "schedule": schedule,
+               "ready_ms": "" if peer.ready_ms is None else f"{peer.ready_ms:.0f}"}
+
+
+def measure(options):
     torch.manual_seed(1)
-    gemms = OTHER_WIDTHS if arguments.widths else FOUR_BITS
-    with open(arguments.csv, "w", newline="") as file:
+    gemms = asked_for(options)
+    with open(options.csv, "w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n", restval="")
         writer.writeheader()
-
-        def add(row):
-            writer.writerow(row)
-            file.flush()
-
-        for n, k in ([int(size) for size in shape.split("x")] for shape in arguments.n_k.split(",")):
+        for n, k in ([int(size) for size in shape.split("x")] for shape in options.n_k.split(",")):
             print(f"{n} x {k}: rho", file=sys.stderr, flush=True)
-            for row in rho_rows(arguments.rho, gemms, n, k, arguments.m):
-                add(row)
-            for gemm, kernel, make in peers(gemms, n, k, arguments.marlin):
+            writer.writerows(rho_rows(options.rho, gemms, n, k, options.m))
+            for gemm, kernel, make in ((gemm, *peer) for gemm, beside in gemms.items() for peer in beside.items()):
                 print(f"{n} x {k}: {kernel}, {gemm}", file=sys.stderr, flush=True)
-                peer = make()
-                ready = "" if peer.ready_ms is None else f"{peer.ready_ms:.0f}"
-                for m in map(int, arguments.m.split(",")):
-                    (us, least, most, launches), error = peer.time(m)
-                    add({"gemm": gemm, "kernel": kernel, "device": torch.cuda.get_device_name(), "n": n, "k": k,
-                         "m": m, "us": f"{us:.3f}", "us_min": f"{least:.3f}", "us_max": f"{most:.3f}",
-                         "launches": launches, "error": error or "", "ready_ms": ready})
-                del peer
-                torch.cuda.empty_cache()
+                for row in peer_rows(options, gemm, kernel, make, n, k):
+                    writer.writerow(row)
+                    file.flush()
+                torch.cuda.empty_cache()  # each fills much memory
+
+
+def rows_of(tables):
+    for table in tables:
+        with open(table, newline="") as file:
+            yield from (row for row in csv.DictReader(file) if row["gemm"])
 
 
 def show(arguments):
-    with open(arguments.csv, newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["gemm"]]
     own, others = {}, {}
-    for row in rows:
+    for row in rows_of(arguments.csv):
         place = (f"{row['n']} x {row['k']}", int(row["m"]))
         if row["kernel"] != "rho":
             others.setdefault((row["kernel"], row["gemm"]), {})[place] = float(row["us"])
@@ -296,12 +179,14 @@ def plot(path, ratios):
     matplotlib.rcParams["svg.hashsalt"] = "peers"
     from matplotlib import pyplot
     shapes = list(dict.fromkeys(place[0] for places in ratios.values() for place in places))
+    colors = {gemm: f"C{i}" for i, gemm in enumerate(dict.fromkeys(gemm for _, gemm in ratios))}
+    markers = dict(zip(dict.fromkeys(kernel for kernel, _ in ratios), ".vs^Dx"))
     figure, axes = pyplot.subplots(1, len(shapes), figsize=(4 * len(shapes) + 2, 4), sharey=True, squeeze=False)
     for axis, shape in zip(axes[0], shapes):
         for (kernel, gemm), places in ratios.items():
             line = {place[1]: ratio for place, ratio in places.items() if place[0] == shape}
-            axis.plot(line.keys(), line.values(), marker=".", label=f"{kernel}, {gemm}",
-                      linestyle="-" if kernel == "humming" else "--")
+            axis.plot(line.keys(), line.values(), label=f"{kernel}, {gemm}", color=colors[gemm], markersize=4,
+                      marker=markers[kernel], linestyle="-" if kernel == "humming" else "--")
         axis.axhline(1, color="black", linewidth=0.8)
         axis.set_xscale("log", base=2)
         axis.set(title=f"n x k = {shape}", xlabel="m", ylim=(0.8, 3.5))
@@ -318,13 +203,13 @@ def main():
     measuring.set_defaults(run=measure)
     measuring.add_argument("rho")
     measuring.add_argument("csv")
-    measuring.add_argument("--marlin", metavar="LIBRARY")
+    measuring.add_argument("--libraries", metavar="FOLDER")
     measuring.add_argument("--widths", action="store_true")
     measuring.add_argument("--n-k", default="8192x8192,28672x4096,4096x4096")
     measuring.add_argument("--m", default="1,16,64,128,256,1024,4096")
     showing = commands.add_parser("show")
     showing.set_defaults(run=show)
-    showing.add_argument("csv")
+    showing.add_argument("csv", nargs="+")
     showing.add_argument("--plot", metavar="FILE.svg")
     arguments = parser.parse_args()
     arguments.run(arguments)
