@@ -125,7 +125,7 @@ std::optional<std::vector<uint8_t>> signsAndMagnitudes(const dsl::Format &format
 
 // Looks the eight products of a group and row up, which registers hold, and gives them their signs.
 std::optional<DecodeSequence> byTable(const dsl::Format &format, const ExactScale &scale) {
-  constexpr int64_t least = 64; // of the codes of a group that a thread has, to make a table for
+  constexpr int64_t least = 64; // numbers of a group, of which a thread has a quarter: else no gain
   const std::optional<Magnitudes> magnitudes = magnitudesOf(format.element().type);
   if (!magnitudes || (scale.group > 0 && scale.group < least))
     return std::nullopt;
