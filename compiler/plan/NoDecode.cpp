@@ -57,10 +57,10 @@ std::string numberProblem(const dsl::Format &weight, const Expr &core, dsl::Elem
                           : stored;
   }
   if (core.kind == Expr::Kind::Cast && core.type->isFloat())
-    return stored.empty()
-               ? ": of what is rounded only e4m3(element * scale) has one, for operands of "
-                 "e4m3, where f16 holds every product and groups are of 16 or more"
-               : stored;
+    return stored.empty() ? ": of what is rounded only e4m3(element * scale) has one, for operands "
+                            "of e4m3, of elements of up to 7 bits, no codebooks, where f16 holds "
+                            "every product and groups are of 16 or more"
+                          : stored;
   dsl::Range range = dsl::rangeOf(core, weight);
   for (double value : {range.min, range.max})
     if (range.integer && !exact(value, 0))

@@ -40,9 +40,9 @@ TEST(NoDecode, SaysWhatIsInTheWay) {
             "} format a8 { element: e4m3 s: f32 per token value = element * s",
             "activation: a8 output: f32",
             decode + "e4m3(element * scale)' of 'w' to bf16 operands, which activation 'a8' "
-                     "needs: of what is rounded only e4m3(element * scale) has one, for "
-                     "operands of e4m3, where f16 holds every product and groups are of 16 or "
-                     "more"},
+                     "needs: of what is rounded only e4m3(element * scale) has one, for operands "
+                     "of e4m3, of elements of up to 7 bits, no codebooks, where f16 holds every "
+                     "product and groups are of 16 or more"},
         Refusal{"element: s4 inv: f16 per k[64] value = element / inv encode { inv = 7 / absmax(x) "
                 "}",
                 "activation: bf16 output: f32 schedule { tables: mixed }",
