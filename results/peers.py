@@ -70,13 +70,14 @@ OTHERS = {
         "qserve": lambda options, n, k: peers.QServe(options.libraries, "group", n, k),
     },
 }
+# Files here of what is no shipped gemm, nor in peers.rho.
+FILES = {"int4_rounded_g128_fp8": "rounded.rho", "qoq_g128_s8": "library.rho"}
 
 
 def file_of(gemm):
     if gemm in peers.FOUR_BITS:
         return HERE.parent / f"kernels/gemms/{gemm}.rho"
-    file = "peers.rho" if gemm in peers.OTHER_WIDTHS else "rounded.rho" if "rounded" in gemm else "library.rho"
-    return HERE / file
+    return HERE / FILES.get(gemm, "peers.rho")
 
 
 def rho_ready(rho, gemm, n, k, sizes):
@@ -107,9 +108,10 @@ def rho_rows(rho, gemms, n, k, sizes):
 
 def asked_for(options):
     """Rho's gemms, and for each the peers beside it."""
+    gemms = peers.OTHER_WIDTHS if options.widths else peers.FOUR_BITS
+    table = {gemm: {"humming": lambda _, n, k, gemm=gemm: peers.Humming(gemm, n, k)} for gemm in gemms}
     if options.widths:
-        return {gemm: {"humming": None} for gemm in peers.OTHER_WIDTHS}
-    table = {gemm: {"humming": None} for gemm in peers.FOUR_BITS}
+        return table
     for gemm, others in OTHERS.items():
         for name, make in others.items():
             if options.libraries or name == "torch_int4pack":
@@ -118,7 +120,7 @@ def asked_for(options):
 
 
 def peer_rows(options, gemm, kernel, make, n, k):
-    peer = make(options, n, k) if make else peers.Humming(gemm, n, k)
+    peer = make(options, n, k)
     for m in map(int, options.m.split(",")):
         (us, least, most, launches), error, schedule = peer.time(m)
         yield {"gemm": gemm, "kernel": kernel, "device": torch.cuda.get_device_name(), "n": n, "k": k,

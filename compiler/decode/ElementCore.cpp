@@ -81,11 +81,11 @@ std::optional<DecodeSequence> fractionsToS8(const ElementCore &core) {
   return std::nullopt;
 }
 
+} // namespace
+
 bool isShorter(const DecodeSequence &a, const DecodeSequence &b) {
   return a.instructions() * b.codes < b.instructions() * a.codes;
 }
-
-} // namespace
 
 DecodeSequence withCodesRenamed(DecodeSequence sequence, uint32_t renamed) {
   if (sequence.codeTable.empty()) {

@@ -34,6 +34,9 @@ std::vector<DecodeSequence> elementSequences(const ElementCore &core, std::strin
 // The same for codes that are called c ^ `renamed` instead of c.
 DecodeSequence withCodesRenamed(DecodeSequence sequence, uint32_t renamed);
 
+// By the instructions for each code.
+bool isShorter(const DecodeSequence &a, const DecodeSequence &b);
+
 // Binary digits of a number, from the first to the last that is not 0.
 int significantBits(double number);
 // The value of the last of them, of a number that is not 0.

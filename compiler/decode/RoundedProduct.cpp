@@ -26,7 +26,8 @@ struct ExactScale {
 };
 std::optional<ExactScale> exactScale(const dsl::Format &format, const Affine &product) {
   const dsl::ElementType element = format.element().type, half = dsl::ElementType::get("f16");
-  if (format.element().remap || element.isCodebook() || element.bits() > 8 ||
+  const std::optional<Extremes> extremes = extremesOf(product.slope, format); // none of codebooks
+  if (!extremes || format.element().remap || element.isCodebook() || element.bits() > 8 ||
       product.slope.terms.size() != 1 || !product.offset.terms.empty())
     return std::nullopt;
   ExactScale scale{product.slope};
@@ -34,17 +35,14 @@ std::optional<ExactScale> exactScale(const dsl::Format &format, const Affine &pr
   int digits = element.significantBits() + (ofFactor == 1 ? 0 : ofFactor); // of powers of two none
   for (int component : product.slope.uses()) {
     const dsl::Component &part = format.components[static_cast<size_t>(component)];
-    if (part.type.isCodebook() || part.type.bits() > 16)
-      return std::nullopt;
     digits += part.type.significantBits();
     if (part.extent == dsl::Extent::Group)
       scale.group = std::min(scale.group == 0 ? kernelGroup(part.group) : scale.group,
                              kernelGroup(part.group));
   }
-  const std::optional<Extremes> extremes = extremesOf(product.slope, format);
   const double digit =
       element.isFloat() ? std::ldexp(1.0, element.leastExponent() - element.mantissaBits()) : 1;
-  if (digits > half.significantBits() || (scale.group > 0 && scale.group < halfOfK) || !extremes ||
+  if (digits > half.significantBits() || (scale.group > 0 && scale.group < halfOfK) ||
       extremes->largest * element.maxMagnitude() > half.maxFinite() ||
       extremes->digit * digit < std::ldexp(1.0, smallestUsefulLog2))
     return std::nullopt;
@@ -80,7 +78,7 @@ std::optional<DecodeSequence> byConversion(const dsl::Format &format, const Exac
     if (!halves || halves->roundings != 0 || halves->registers() % 4 != 0)
       continue;
     DecodeSequence scaled = scaledHalves(*std::move(halves), scale);
-    if (!best || scaled.instructions() * best->codes < best->instructions() * scaled.codes)
+    if (!best || isShorter(scaled, *best))
       best = std::move(scaled);
   }
   return best ? narrowedToE4M3(*std::move(best)) : std::nullopt;

@@ -179,7 +179,6 @@ OutputError &OutputError::operator+=(const OutputError &other) {
 OutputError outputError(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quantized,
                         const std::vector<double> &x, unsigned threads,
                         const std::vector<double> &seen) {
-  constexpr int64_t rowsAtOnce = 32;
   const int64_t k = weight.k, tokens = static_cast<int64_t>(x.size()) / k;
   std::vector<OutputError> sums(static_cast<size_t>(weight.rows));
   dsl::parallelFor(divideUp(weight.rows, rowsAtOnce), threads, [&](int64_t part) {

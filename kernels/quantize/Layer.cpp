@@ -71,7 +71,6 @@ std::vector<double> hessianDiagonal(const Matrix &activation) {
 }
 
 std::vector<double> layerOutputs(const Matrix &activation, const Matrix &weight, unsigned threads) {
-  constexpr int64_t rowsAtOnce = 32;
   const int64_t m = activation.rows, n = weight.rows, k = weight.k;
   std::vector<double> y(static_cast<size_t>(m * n));
   dsl::parallelFor(divideUp(n, rowsAtOnce), threads, [&](int64_t part) {

@@ -16,8 +16,9 @@ RHO_LANES double dot(const float *a, const double *b, int64_t count);
 RHO_LANES void addScaled(const double *factors, int64_t columns, const float *x, int64_t count,
                          double *sums);
 
-// dot() of each row of w [rows][k] with each row of x [tokens][k]: y [rows][tokens]. Fastest with
-// rows by the dozen.
+// Rows of w that a thread takes at a time, where there are many.
+constexpr int64_t rowsAtOnce = 32;
+// dot() of each row of w [rows][k] with each row of x [tokens][k]: y [rows][tokens].
 void products(const float *x, int64_t tokens, const double *w, int64_t rows, int64_t k, double *y);
 void products(const double *x, int64_t tokens, const double *w, int64_t rows, int64_t k, double *y);
 
