@@ -57,6 +57,12 @@ struct JitLog {
   }
 };
 
+CUlaunchAttribute clusterAttribute(const compiler::Dim3 &cluster) {
+  CUlaunchAttribute attribute = {CLUSTER_DIMENSION, {}};
+  attribute.value.clusterDim = {cluster.x, cluster.y, cluster.z};
+  return attribute;
+}
+
 } // namespace
 
 Status checkPtxVersion(const Context &context, const std::string &ptx) {
@@ -126,12 +132,14 @@ CudaKernel::load(const std::shared_ptr<const Context> &context, const std::strin
                            "cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)");
         !set)
       return set.error();
-  if (facts.clusterCtas > portableCluster)
+  const compiler::Dim3 &cluster = facts.cluster;
+  if (int64_t{cluster.x} * cluster.y * cluster.z > portableCluster)
     if (Status set = check(
             driver, driver.funcSetAttribute(kernel->function, NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
             "cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)");
         !set)
       return set.error();
+  kernel->askForClusters();
   int registers = -1, local = -1;
   if (driver.funcGetAttribute(&registers, NUM_REGS, kernel->function) == CUDA_SUCCESS)
     kernel->registers = registers;
@@ -146,6 +154,39 @@ CudaKernel::~CudaKernel() {
     context->driver.moduleUnload(module);
 }
 
+CUlaunchConfig CudaKernel::config(const compiler::Dim3 &grid, CUlaunchAttribute *attributes,
+                                  unsigned count) const {
+  return {grid.x,
+          grid.y,
+          grid.z,
+          static_cast<unsigned>(facts.threads),
+          1,
+          1,
+          static_cast<unsigned>(facts.sharedBytes),
+          nullptr,
+          attributes,
+          count};
+}
+
+// How many clusters find room at a time depends on how many SMs each GPC of this GPU has. One more
+// would begin when the work of the others is done.
+void CudaKernel::askForClusters() {
+  const Driver &driver = context->driver;
+  const compiler::Dim3 &cluster = facts.cluster;
+  int width = 0; // of code that has no clusters 1, or 0
+  countsClusters =
+      driver.funcGetAttribute(&width, REQUIRED_CLUSTER_WIDTH, function) == CUDA_SUCCESS &&
+      width > 0;
+  if (!facts.persists || cluster == compiler::Dim3{} || !driver.occupancyMaxActiveClusters)
+    return;
+  CUlaunchAttribute attribute = clusterAttribute(cluster);
+  const CUlaunchConfig one =
+      countsClusters ? config({}, nullptr, 0) : config(cluster, &attribute, 1);
+  int clusters = 0;
+  if (driver.occupancyMaxActiveClusters(&clusters, function, &one) == CUDA_SUCCESS && clusters > 0)
+    mostClusters = static_cast<uint32_t>(clusters);
+}
+
 Status CudaKernel::launch(const LaunchShape &shape, std::span<const LaunchArgument> arguments,
                           Stream stream) const {
   std::vector<void *> parameters;
@@ -156,30 +197,32 @@ Status CudaKernel::launch(const LaunchShape &shape, std::span<const LaunchArgume
   const ContextScope scope(driver, context->handle);
   if (!scope.entered())
     return scope.entered().error();
-  const compiler::Dim3 &grid = shape.grid, &cluster = shape.cluster;
-  const auto threads = static_cast<unsigned>(facts.threads);
-  const auto shared = static_cast<unsigned>(facts.sharedBytes);
+  const compiler::Dim3 &cluster = shape.cluster;
+  compiler::Dim3 grid = shape.grid;
+  if (mostClusters > 0)
+    grid.x = std::min(grid.x, mostClusters * cluster.x);
+  if (countsClusters) // PTX ISA, ".blocksareclusters"
+    grid = {grid.x / cluster.x, grid.y / cluster.y, grid.z / cluster.z};
   auto *const on = static_cast<CUstream>(stream);
   std::array<CUlaunchAttribute, 2> attributes;
   unsigned count = 0;
-  if (cluster != compiler::Dim3{}) {
-    CUlaunchAttribute &attribute = attributes[count++] = {CLUSTER_DIMENSION, {}};
-    attribute.value.clusterDim = {cluster.x, cluster.y, cluster.z};
-  }
+  if (cluster != compiler::Dim3{} && !countsClusters)
+    attributes[count++] = clusterAttribute(cluster);
   if (shape.dependent) {
     CUlaunchAttribute &attribute = attributes[count++] = {PROGRAMMATIC_STREAM_SERIALIZATION, {}};
     attribute.value.programmaticStreamSerializationAllowed = 1;
   }
   if (count == 0)
     return check(driver,
-                 driver.launchKernel(function, grid.x, grid.y, grid.z, threads, 1, 1, shared, on,
-                                     parameters.data(), nullptr),
+                 driver.launchKernel(
+                     function, grid.x, grid.y, grid.z, static_cast<unsigned>(facts.threads), 1, 1,
+                     static_cast<unsigned>(facts.sharedBytes), on, parameters.data(), nullptr),
                  "cuLaunchKernel");
   if (!driver.launchKernelEx)
     return missingCall(driver, "cuLaunchKernelEx");
-  const CUlaunchConfig config = {grid.x, grid.y, grid.z, threads,           1,
-                                 1,      shared, on,     attributes.data(), count};
-  return check(driver, driver.launchKernelEx(&config, function, parameters.data(), nullptr),
+  CUlaunchConfig all = config(grid, attributes.data(), count);
+  all.hStream = on;
+  return check(driver, driver.launchKernelEx(&all, function, parameters.data(), nullptr),
                "cuLaunchKernelEx");
 }
 

@@ -20,7 +20,8 @@ Result<std::string> assemblePtx(const Context &context, const std::string &ptx,
 struct CtaFacts {
   int threads;
   int64_t sharedBytes; // dynamic
-  int64_t clusterCtas; // of one cluster
+  compiler::Dim3 cluster = {};
+  bool persists = false; // its CTAs take work until none is left
 };
 
 // One entry of a loaded module, with its launch facts.
@@ -41,10 +42,16 @@ public:
                 Stream stream) const;
 
 private:
+  CUlaunchConfig config(const compiler::Dim3 &grid, CUlaunchAttribute *attributes,
+                        unsigned count) const;
+  void askForClusters();
+
   std::shared_ptr<const Context> context;
   CUmodule module;
   CUfunction function = nullptr;
   CtaFacts facts;
+  bool countsClusters = false; // its code says how large they are, and launches say how many
+  uint32_t mostClusters = 0;   // of a launch that persists; 0: as many as it has
 };
 
 } // namespace rho::cuda

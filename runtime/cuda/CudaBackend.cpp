@@ -110,9 +110,9 @@ public:
                                                    const std::string &code) override {
     if (code.empty())
       return makeError(DiagId::kernel_refused, {image.entry, "there is no cubin"});
-    Result<std::shared_ptr<const CudaKernel>> kernel =
-        CudaKernel::load(context, code, image.entry,
-                         {image.threads, image.sharedBytes, image.clusterN * image.clusterK});
+    Result<std::shared_ptr<const CudaKernel>> kernel = CudaKernel::load(
+        context, code, image.entry,
+        {image.threads, image.sharedBytes, image.cluster(), image.residentCtas > 0});
     if (!kernel)
       return kernel.error();
     return std::shared_ptr<const LoadedKernel>(std::move(*kernel));

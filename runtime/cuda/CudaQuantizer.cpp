@@ -37,7 +37,7 @@ std::string bitsText(const compiler::ActivationLayout &layout) {
 Result<std::shared_ptr<const Quantizer>> load(const std::shared_ptr<const Context> &context,
                                               const std::string &cubin) {
   Result<std::shared_ptr<const CudaKernel>> kernel =
-      CudaKernel::load(context, cubin, quantizerEntry, {quantizerThreads, 0, 1});
+      CudaKernel::load(context, cubin, quantizerEntry, {quantizerThreads, 0});
   if (!kernel)
     return kernel.error();
   return std::shared_ptr<const Quantizer>(std::make_shared<CudaQuantizer>(std::move(*kernel)));

@@ -86,7 +86,7 @@ std::string withoutLines(std::string_view body) {
 
 } // namespace
 
-std::optional<std::string> asCudaProgram(const std::string &ptx) {
+std::optional<std::string> asCudaProgram(const std::string &ptx, const compiler::Dim3 &cluster) {
   size_t at = 0;
   const auto shared = between(ptx, ".extern .shared ", "[];", at);
   const auto entry = between(ptx, ".visible .entry ", "(", at);
@@ -115,17 +115,18 @@ std::optional<std::string> asCudaProgram(const std::string &ptx) {
   const std::string bytes(shared->substr(shared->rfind(' ') + 1));
   return taken.types + "extern __shared__ __align__(" + std::to_string(*align) + ") char " + bytes +
          "[];\n" + "extern \"C\" __global__ void __block_size__((" + std::to_string(*threads) +
-         ", 1, 1)) __maxnreg__(" + std::to_string(*registers) + ") " + std::string(*entry) + "(" +
-         taken.list + ") {\n" + "  asm volatile(\"\" ::\"l\"(" + bytes + "));\n" +
-         "  asm volatile(R\"ptx({\n" + withoutLines(*body) + "})ptx\");\n}\n";
+         ", 1, 1), (" + std::to_string(cluster.x) + ", " + std::to_string(cluster.y) + ", " +
+         std::to_string(cluster.z) + ")) __maxnreg__(" + std::to_string(*registers) + ") " +
+         std::string(*entry) + "(" + taken.list + ") {\n" + "  asm volatile(\"\" ::\"l\"(" + bytes +
+         "));\n" + "  asm volatile(R\"ptx({\n" + withoutLines(*body) + "})ptx\");\n}\n";
 }
 
 std::optional<std::string> assembleWholeProgram(const Nvrtc &nvrtc, int driverVersion,
                                                 const compiler::KernelImage &image) {
   constexpr int since = 13000;
-  if (nvrtc.toolkit < since || nvrtc.toolkit > driverVersion || image.cluster() != compiler::Dim3{})
+  if (nvrtc.toolkit < since || nvrtc.toolkit > driverVersion)
     return std::nullopt;
-  const std::optional<std::string> program = asCudaProgram(image.ptx);
+  const std::optional<std::string> program = asCudaProgram(image.ptx, image.cluster());
   if (!program)
     return std::nullopt;
   NvrtcOutput output = compileCuda(nvrtc, {*program, "whole_program.cu"},

@@ -55,6 +55,18 @@ void record(FakeLaunch launch, void **parameters) {
   fake().launches.push_back(std::move(launch));
 }
 
+FakeLaunch launchOf(const CUlaunchConfig &config) {
+  return {config.gridDimX,
+          config.gridDimY,
+          config.gridDimZ,
+          config.blockDimX,
+          config.sharedMemBytes,
+          config.hStream,
+          {},
+          {config.attrs, config.attrs + config.numAttrs},
+          true};
+}
+
 Driver makeDriver() {
   Driver d;
   d.version = 12040;
@@ -183,7 +195,9 @@ Driver makeDriver() {
     return std::strcmp(name, "missing") == 0 ? notFound : CUDA_SUCCESS;
   };
   d.funcGetAttribute = [](int *value, int attribute, CUfunction) -> CUresult {
-    *value = attribute == NUM_REGS ? 77 : 16;
+    *value = attribute == NUM_REGS                 ? 77
+             : attribute == REQUIRED_CLUSTER_WIDTH ? fake().clusterWidth
+                                                   : 16;
     return CUDA_SUCCESS;
   };
   d.funcSetAttribute = [](CUfunction, int attribute, int value) -> CUresult {
@@ -205,17 +219,14 @@ Driver makeDriver() {
   };
   d.launchKernelEx = [](const CUlaunchConfig *config, CUfunction, void **parameters,
                         void **) -> CUresult {
-    record({config->gridDimX,
-            config->gridDimY,
-            config->gridDimZ,
-            config->blockDimX,
-            config->sharedMemBytes,
-            config->hStream,
-            {},
-            {config->attrs, config->attrs + config->numAttrs},
-            true},
-           parameters);
+    record(launchOf(*config), parameters);
     return CUDA_SUCCESS;
+  };
+  d.occupancyMaxActiveClusters = [](int *clusters, CUfunction,
+                                    const CUlaunchConfig *config) -> CUresult {
+    fake().asked.push_back(launchOf(*config));
+    *clusters = fake().activeClusters;
+    return fake().activeClusters > 0 ? CUDA_SUCCESS : notFound;
   };
   d.tensorMapEncodeTiled = [](void *map, int dataType, uint32_t rank, void *address,
                               const uint64_t *dims, const uint64_t *strides, const uint32_t *box,
@@ -275,6 +286,7 @@ const Driver &resetOldFake() {
     Driver old = resetFake();
     old.version = 11040;
     old.launchKernelEx = nullptr;
+    old.occupancyMaxActiveClusters = nullptr;
     old.tensorMapEncodeTiled = nullptr;
     return old;
   }();

@@ -2,10 +2,13 @@
 
 #include "tests/runtime/FakeNvrtc.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace rho::cuda {
 namespace {
+
+using testing::HasSubstr;
 
 const std::string program = R"(.version 8.0
 .target sm_90a
@@ -53,7 +56,7 @@ TEST(WholeProgram, IsAKernelOfInlinePtx) {
   EXPECT_EQ(asCudaProgram(program).value_or("none"),
             R"(struct alignas(64) Bytes1 { char at[128]; };
 extern __shared__ __align__(1024) char g_shared[];
-extern "C" __global__ void __block_size__((384, 1, 1)) __maxnreg__(168) )"
+extern "C" __global__ void __block_size__((384, 1, 1), (1, 1, 1)) __maxnreg__(168) )"
             R"(g(unsigned long long a0, const __grid_constant__ Bytes1 a1, unsigned a2) {
   asm volatile("" ::"l"(g_shared));
   asm volatile(R"ptx({
@@ -108,12 +111,19 @@ TEST(WholeProgram, VersionsMustFit) {
   }
 }
 
-TEST(WholeProgram, ClustersAndRefusedTextsHaveNone) {
+TEST(WholeProgram, HasItsClusters) {
   FakeNvrtc &state = resetFakeNvrtc();
   state.toolkit = 13000;
   compiler::KernelImage clustered = wholeProgram();
-  clustered.clusterK = 2;
-  EXPECT_EQ(assembleWholeProgram(**fakeNvrtc(), 13000, clustered), std::nullopt);
+  clustered.clusterN = 2;
+  clustered.clusterK = clustered.splitK = 4;
+  ASSERT_NE(assembleWholeProgram(**fakeNvrtc(), 13000, clustered), std::nullopt);
+  EXPECT_THAT(state.programs[0], HasSubstr(" __block_size__((384, 1, 1), (2, 1, 4)) "));
+}
+
+TEST(WholeProgram, RefusedTextsHaveNone) {
+  FakeNvrtc &state = resetFakeNvrtc();
+  state.toolkit = 13000;
   EXPECT_EQ(assembleWholeProgram(**fakeNvrtc(), 13000, wholeProgram("")), std::nullopt);
   EXPECT_EQ(state.programs.size(), 0U);
   state.compiles = false;
@@ -128,9 +138,12 @@ TEST(WholeProgram, IsWhatNvrtcTakes) {
     GTEST_SKIP() << nvrtc.error().str();
   if ((*nvrtc)->toolkit < 13000)
     GTEST_SKIP() << "NVRTC of CUDA " << (*nvrtc)->toolkit << " has no block sizes";
-  const NvrtcOutput output = compileCuda(**nvrtc, {*asCudaProgram(program), "whole_program.cu"},
-                                         {"--gpu-architecture=sm_90a", "--minimal"});
-  EXPECT_NE(output.cubin, "") << output.log;
+  for (const compiler::Dim3 &cluster : {compiler::Dim3{1, 1, 1}, {2, 1, 1}, {1, 1, 4}}) {
+    const NvrtcOutput output =
+        compileCuda(**nvrtc, {*asCudaProgram(program, cluster), "whole_program.cu"},
+                    {"--gpu-architecture=sm_90a", "--minimal"});
+    EXPECT_NE(output.cubin, "") << output.log;
+  }
 }
 
 } // namespace
