@@ -31,11 +31,12 @@ std::vector<std::string> rowOf(const Alternative &alternative) {
     const compiler::Schedule &s = alternative.plan->schedule;
     row.insert(row.end(), {microseconds(alternative.plan->predictedMicroseconds),
                            extentsText({s.tileM, s.tileN, s.tileK}),
-                           extentsText({s.warpsM, s.warpsN, s.warpsK}), std::to_string(s.pipeline),
+                           extentsText({s.warpsM, s.warpsN, s.warpsK}),
+                           extentsText({s.clusterN, s.clusterK}), std::to_string(s.pipeline),
                            s.streamsK() ? "stream, " + std::to_string(s.residentCtas) + " CTAs"
                                         : std::to_string(s.splitK)});
   } else {
-    row.insert(row.end(), {"-", "-", "-", "-", "-"});
+    row.insert(row.end(), {"-", "-", "-", "-", "-", "-"});
   }
   row.push_back(alternative.reason);
   return row;
@@ -117,7 +118,7 @@ Result<int> explainCommand(const Options &options) {
                               microseconds(*more) + " us of the winner's");
   }
   std::vector<std::vector<std::string>> rows = {
-      {"scales", "roles", "us", "tile", "warps", "pipeline", "split_k", "why"}};
+      {"scales", "roles", "us", "tile", "warps", "cluster", "pipeline", "split_k", "why"}};
   for (const Alternative &alternative : *all)
     rows.push_back(rowOf(alternative));
   std::printf("\n%s", table(rows).c_str());

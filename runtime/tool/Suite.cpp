@@ -80,6 +80,7 @@ const std::vector<CsvColumn<FullRow>> &suiteColumns() {
       {"rotate_quantize_us",
        [](const Row &full) { return numberOrNone(full.row->rotateAndQuantize); }},
       {"tile", [](const Row &full) { return full.row->tile; }},
+      {"cluster", [](const Row &full) { return full.row->cluster; }},
       {"pipeline",
        [](const Row &full) { return gemmOnly(full, std::to_string(full.row->pipeline)); }},
       {"split_k", [](const Row &full) { return gemmOnly(full, std::to_string(full.row->splitK)); }},

@@ -33,7 +33,8 @@ struct SuiteRow {
   std::optional<double> rotateAndQuantize; // the same of inputs that are rotated first
 
   // What is known of gemms.
-  std::string tile; // "M x N x K" of a CTA
+  std::string tile;    // "M x N x K" of a CTA
+  std::string cluster; // "N x K" CTAs
   int pipeline = 0;
   int64_t splitK = 0;
   std::string roles, tables; // as a schedule names them

@@ -177,6 +177,7 @@ Result<SuiteRow> Suite::measureGemm(const std::string &name, const Gemm &gemm) {
   row.time = *time;
   row.weightBytes = gemm.packedWeightBytes();
   row.tile = extentsText({image.tileM, image.tileN, image.tileK});
+  row.cluster = extentsText({image.clusterN, image.clusterK});
   row.pipeline = image.pipeline;
   row.splitK = image.splitK;
   const compiler::Plan &plan = gemm.impl().plan();

@@ -41,6 +41,7 @@ SuiteResults results() {
   results.add(row("lt_bf16", Peer::Half, {1, 256, 128}, 18));
   SuiteRow gemm = row("w4a8", Peer::None, {1, 64, 128}, 4);
   gemm.tile = "16 x 64 x 128";
+  gemm.cluster = "2 x 1";
   gemm.pipeline = 3;
   gemm.splitK = 2;
   gemm.roles = "imfp";
@@ -100,12 +101,12 @@ TEST(SuiteTest, csvHasARowAMeasurementAndEmptyCellsForWhatIsNotKnown) {
   EXPECT_EQ(lines[0],
             "kernel,device,mma_type,n,k,m,padded_m,launch,us,us_min,us_max,replays,launches,tops,"
             "weight_bytes,weight_gb_per_s,roofline_us,roofline_fraction,speedup_over_bf16,"
-            "speedup_over_8bit,over_floor,quantize_us,rotate_quantize_us,tile,pipeline,split_k,"
+            "speedup_over_8bit,over_floor,quantize_us,rotate_quantize_us,tile,cluster,pipeline,split_k,"
             "roles,tables,plan_source,predicted_us,algorithm");
   EXPECT_EQ(lines[5],
             "w4a8,\"GPU, fast\",s8,64,128,1,1,serial,4.000,3.000,6.000,10,20,0.00410,1000,0.250,"
-            "2.00,0.500,4.00,2.50,,1.50,,16 x 64 x 128,3,2,imfp,mixed,tuned,5.00,");
-  EXPECT_THAT(lines[1], HasSubstr(",2.00,0.125,1.00,0.625,,,,,,,,,,"));
+            "2.00,0.500,4.00,2.50,,1.50,,16 x 64 x 128,2 x 1,3,2,imfp,mixed,tuned,5.00,");
+  EXPECT_THAT(lines[1], HasSubstr(",2.00,0.125,1.00,0.625,,,,,,,,,,,"));
 }
 
 TEST(SuiteTest, theFloorIsThatOfTheShapeTheBytesAndTheLaunch) {
@@ -129,7 +130,7 @@ TEST(SuiteTest, theFloorHasRowsWithoutM) {
   std::vector<std::string> lines = linesOf(resultsWithFloor().csv());
   ASSERT_EQ(lines.size(), 11U);
   EXPECT_EQ(lines[8], "floor_serial,\"GPU, fast\",s8,64,128,,,serial,3.200,2.200,5.200,10,20,,1000,"
-                      "0.312,2.00,0.625,,,,,,,,,,,,,");
+                      "0.312,2.00,0.625,,,,,,,,,,,,,,");
   EXPECT_THAT(lines[5], HasSubstr(",4.00,2.50,1.25,1.50,"));
   EXPECT_THAT(lines[10], HasSubstr(",dependent,3.000,"));
 }
