@@ -232,8 +232,9 @@ std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, i
   return result;
 }
 
-// CTAs of a persistent grid. A cluster lies in one GPC, which has 16 or 18 SMs on Hopper: one of
-// four or eight SMs leaves the last two idle.
+// CTAs of a persistent grid, at most. A cluster lies in one GPC, which has 16 or 18 SMs on a whole
+// Hopper: one of four or eight SMs leaves the last two idle. Of how many fewer a GPU's own have its
+// driver knows, which the runtime asks.
 int64_t residentCtas(const DeviceModel &device, const Schedule &schedule) {
   constexpr int64_t wholeSms = 16, moreSms = 2;
   int64_t sms = device.smCount, perSm = schedule.ctasPerSm;
@@ -310,9 +311,8 @@ dsl::ScheduleDecl::Cluster chooseCluster(const dsl::ScheduleDecl &own, Roles rol
 }
 
 // Whether two CTAs of a cluster along n may share what they read of activations, which copies of
-// one of them bring to both. With few rows, or one wave of tiles, that costs more than it saves.
-// With many of both kernels of int4 g128 x bf16 and LiquidQuant took 0.95 to 1.01 of the time
-// (results/h200/clusters.csv): the cost model tells them not apart, a tuner measures both.
+// one of them bring to both. With few rows, or one wave of tiles, that costs more than it saves; of
+// four CTAs, which leave SMs idle, more than of two (results/h200/clusters.csv).
 bool mayShareActivations(const dsl::ScheduleDecl &own, const Schedule &schedule,
                          const Problem &problem, int64_t sms) {
   constexpr int64_t leastRows = 1024, pair = 2;

@@ -64,6 +64,9 @@ constexpr double threeFactor = 1.08, threeWideFactor = 1.07, threeLookupFactor =
 constexpr int64_t threeMostBatch = 64;
 // Of shares of k that wait for room.
 constexpr double laterWavesFactor = 1.1;
+// Of CTAs that share activations where they have turns, and where each has one tile: ten kernels of
+// int4 g128 x bf16 and LiquidQuant (results/h200/clusters.csv).
+constexpr double sharedInTurnsFactor = 0.97, sharedOnceFactor = 1.03;
 constexpr double flushIssueShare = 1.25; // the same of conversion and multiply-add
 constexpr double epilogueMicroseconds = 0.62, epiloguePer32KOutputs = 1.9;
 // What of it is saved where each CTA has one whole tile with many rows: no loop, and outputs over
@@ -262,6 +265,8 @@ private:
       result *= laterWavesFactor;
     if (g.tileN <= Geometry::instructionRows / 2)
       result *= narrowFactor;
+    if (g.clusterN > 1)
+      result *= waves > 1 ? sharedInTurnsFactor : sharedOnceFactor;
     if (g.warpsN == 3 * 4 && g.warpgroupsMultiply()) {
       bool scales = placed.flushK > 0, few = g.tileM <= threeMostBatch;
       if (placed.isWide() && few)
