@@ -173,15 +173,10 @@ CUlaunchConfig CudaKernel::config(const compiler::Dim3 &grid, CUlaunchAttribute 
 void CudaKernel::askForClusters() {
   const Driver &driver = context->driver;
   const compiler::Dim3 &cluster = facts.cluster;
-  int width = 0; // of code that has no clusters 1, or 0
-  countsClusters =
-      driver.funcGetAttribute(&width, REQUIRED_CLUSTER_WIDTH, function) == CUDA_SUCCESS &&
-      width > 0;
   if (!facts.persists || cluster == compiler::Dim3{} || !driver.occupancyMaxActiveClusters)
     return;
   CUlaunchAttribute attribute = clusterAttribute(cluster);
-  const CUlaunchConfig one =
-      countsClusters ? config({}, nullptr, 0) : config(cluster, &attribute, 1);
+  const CUlaunchConfig one = config(cluster, &attribute, 1);
   int clusters = 0;
   if (driver.occupancyMaxActiveClusters(&clusters, function, &one) == CUDA_SUCCESS && clusters > 0)
     mostClusters = static_cast<uint32_t>(clusters);
@@ -201,12 +196,10 @@ Status CudaKernel::launch(const LaunchShape &shape, std::span<const LaunchArgume
   compiler::Dim3 grid = shape.grid;
   if (mostClusters > 0)
     grid.x = std::min(grid.x, mostClusters * cluster.x);
-  if (countsClusters) // PTX ISA, ".blocksareclusters"
-    grid = {grid.x / cluster.x, grid.y / cluster.y, grid.z / cluster.z};
   auto *const on = static_cast<CUstream>(stream);
   std::array<CUlaunchAttribute, 2> attributes;
   unsigned count = 0;
-  if (cluster != compiler::Dim3{} && !countsClusters)
+  if (cluster != compiler::Dim3{})
     attributes[count++] = clusterAttribute(cluster);
   if (shape.dependent) {
     CUlaunchAttribute &attribute = attributes[count++] = {PROGRAMMATIC_STREAM_SERIALIZATION, {}};

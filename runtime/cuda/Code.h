@@ -50,8 +50,7 @@ private:
   CUmodule module;
   CUfunction function = nullptr;
   CtaFacts facts;
-  bool countsClusters = false; // its code says how large they are, and launches say how many
-  uint32_t mostClusters = 0;   // of a launch that persists; 0: as many as it has
+  uint32_t mostClusters = 0; // of a launch that persists; 0: as many as it has
 };
 
 } // namespace rho::cuda

@@ -11,8 +11,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
-
 namespace rho::cuda {
 namespace {
 
@@ -204,25 +202,6 @@ TEST(CudaBackend, ClustersAndDependenceAreLaunchAttributes) {
   EXPECT_EQ(fake().launches[2].attributes[0].id, PROGRAMMATIC_STREAM_SERIALIZATION);
 }
 
-// As NVRTC's whole programs have them: the driver multiplies a launch's grid.
-TEST(CudaBackend, CodeWithItsClustersIsLaunchedInClusters) {
-  std::shared_ptr<Backend> backend = open();
-  fake().clusterWidth = 2;
-  auto pairs = backend->load(image(), "cubin");
-  fake().clusterWidth = 1;
-  auto single = backend->load(image(), "cubin");
-  ASSERT_TRUE(pairs && single);
-  ASSERT_TRUE(backend->launch(**pairs, {{4, 3, 6}, {2, 1, 3}, true}, {}, nullptr));
-  ASSERT_TRUE(backend->launch(**single, {{4, 3, 6}}, {}, nullptr));
-  ASSERT_EQ(fake().launches.size(), 2U);
-  const FakeLaunch &first = fake().launches[0], &second = fake().launches[1];
-  EXPECT_THAT((std::array{first.gridX, first.gridY, first.gridZ}), ElementsAre(2, 3, 2));
-  ASSERT_EQ(first.attributes.size(), 1U);
-  EXPECT_EQ(first.attributes[0].id, PROGRAMMATIC_STREAM_SERIALIZATION);
-  EXPECT_THAT((std::array{second.gridX, second.gridY, second.gridZ}), ElementsAre(4, 3, 6));
-  EXPECT_FALSE(second.extended);
-}
-
 // The others would begin when the first have done all work.
 TEST(CudaBackend, PersistentClustersAreThoseThatFindRoom) {
   std::shared_ptr<Backend> backend = open();
@@ -243,17 +222,12 @@ TEST(CudaBackend, PersistentClustersAreThoseThatFindRoom) {
   EXPECT_EQ(fake().asked[0].sharedBytes, 100000U);
   ASSERT_EQ(fake().asked[0].attributes.size(), 1U);
   EXPECT_EQ(fake().asked[0].attributes[0].value.clusterDim.x, 4U);
-  fake().clusterWidth = 4;
-  EXPECT_EQ(gridOf(persistent, 128), 30U);
-  EXPECT_EQ(fake().asked[2].gridX, 1U);
-  EXPECT_EQ(fake().asked[2].attributes.size(), 0U);
-  fake().clusterWidth = 0;
   fake().activeClusters = 0;
   EXPECT_EQ(gridOf(persistent, 128), 128U) << "a driver that does not say";
   fake().activeClusters = 30;
   persistent.residentCtas = 0;
   EXPECT_EQ(gridOf(persistent, 128), 128U) << "waits for room";
-  EXPECT_EQ(fake().asked.size(), 4U);
+  EXPECT_EQ(fake().asked.size(), 3U);
 }
 
 TEST(CudaBackend, OnlyLargeClustersAskForTheirSize) {

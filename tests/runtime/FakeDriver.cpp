@@ -195,9 +195,7 @@ Driver makeDriver() {
     return std::strcmp(name, "missing") == 0 ? notFound : CUDA_SUCCESS;
   };
   d.funcGetAttribute = [](int *value, int attribute, CUfunction) -> CUresult {
-    *value = attribute == NUM_REGS                 ? 77
-             : attribute == REQUIRED_CLUSTER_WIDTH ? fake().clusterWidth
-                                                   : 16;
+    *value = attribute == NUM_REGS ? 77 : 16;
     return CUDA_SUCCESS;
   };
   d.funcSetAttribute = [](CUfunction, int attribute, int value) -> CUresult {

@@ -50,7 +50,6 @@ struct FakeState {
   std::vector<std::string> loaded;       // what modules were made of
   std::function<void()> whileLoading;    // called by each load that works
   std::map<int, int> functionAttributes; // set by cuFuncSetAttribute
-  int clusterWidth = 0;                  // that code asks for
   int activeClusters = 0;                // that find room at a time; 0: asking for them fails
   std::vector<FakeLaunch> asked;         // about
   size_t expectedArguments = 0;          // that a launch has

@@ -35,6 +35,7 @@ $L__func_end0:
 
 }
 	.file	1 "rho"
+	.section	.debug_loc	{	}
 )";
 
 std::string with(const std::string &from, const std::string &to) {
@@ -52,37 +53,40 @@ compiler::KernelImage wholeProgram(const std::string &text = program) {
   return image;
 }
 
-TEST(WholeProgram, IsAKernelOfInlinePtx) {
-  EXPECT_EQ(asCudaProgram(program).value_or("none"),
-            R"(struct alignas(64) Bytes1 { char at[128]; };
-extern __shared__ __align__(1024) char g_shared[];
-extern "C" __global__ void __block_size__((384, 1, 1), (1, 1, 1)) __maxnreg__(168) )"
-            R"(g(unsigned long long a0, const __grid_constant__ Bytes1 a1, unsigned a2) {
-  asm volatile("" ::"l"(g_shared));
-  asm volatile(R"ptx({
+TEST(WholeProgram, IsPtxBehindAFunctionThatItEnds) {
+  EXPECT_EQ(asCudaProgram(program).value_or("none"), R"(extern "C" __global__ void rho_before() {
+  asm volatile(R"ptx(ret;
+}
+
+	// .globl	g
+.extern .shared .align 1024 .b8 g_shared[];
+
+.visible .entry g(
+	.param .u64 .ptr .global .align 1 g_param_0,
+	.param .align 64 .b8 g_param_1[128],
+	.param .u32 g_param_2
+)
+.reqntid 384, 1, 1
+.maxnreg 168
+{
 	.reg .b32 	%r<3>;
 	ld.param.b32 	%r1, [g_param_2];
 	setmaxnreg.dec.sync.aligned.u32 24;
 $L__BB0_1:
-})ptx");
+)ptx");
 }
 )");
 }
 
-TEST(WholeProgram, WhatCudaCannotSayIsNone) {
+TEST(WholeProgram, OtherEndsAreNone) {
   EXPECT_EQ(asCudaProgram(""), std::nullopt);
   EXPECT_EQ(asCudaProgram("ret;"), std::nullopt);
-  for (const auto &[from, to] : std::vector<std::pair<std::string, std::string>>{
-           {".extern .shared", ".shared"},
-           {"\n.visible .entry", "\n.global .b32 g_table;\n.visible .entry"},
-           {"\n.visible .entry", "\n.func f() { ret; }\n.visible .entry"},
-           {".param .u32", ".param .f64"},
-           {".b8 g_param_1[128]", ".b8 g_param_1"},
-           {".maxnreg 168\n", ""},
-           {".reqntid 384, 1, 1\n", ".maxntid 384, 1, 1\n"},
-           {".maxnreg 168\n", ".maxnreg 168\n.minnctapersm 2\n"},
-           {"$L__BB0_1:\n", "\tret;\n$L__BB0_1:\n"},
-           {"\tret;\n", "\tbra.uni $L__BB0_1;\n"}})
+  for (const auto &[from, to] :
+       std::vector<std::pair<std::string, std::string>>{{".address_size 64", ".address_size 32"},
+                                                        {"\tret;\n", "\tbra.uni $L__BB0_1;\n"},
+                                                        {"\n}\n", "\n"},
+                                                        {"\n}\n", "\n{\n}\n}\n"},
+                                                        {"\n}\n", "\n}\n.func f() {\n}\n"}})
     EXPECT_EQ(asCudaProgram(with(from, to)), std::nullopt) << to;
 }
 
@@ -95,7 +99,7 @@ TEST(WholeProgram, IsCompiledForItsTarget) {
   EXPECT_EQ(state.alive, 0);
 }
 
-// A driver takes cubins of its own CUDA version, and older ones; block sizes came with CUDA 13.
+// A driver takes cubins of its own CUDA version, and older ones.
 TEST(WholeProgram, VersionsMustFit) {
   FakeNvrtc &state = resetFakeNvrtc();
   for (auto [toolkit, driver, works] : {std::tuple{12090, 12090, false},
@@ -109,16 +113,6 @@ TEST(WholeProgram, VersionsMustFit) {
     EXPECT_EQ(assembleWholeProgram(**fakeNvrtc(), driver, wholeProgram()).has_value(), works)
         << toolkit << " " << driver;
   }
-}
-
-TEST(WholeProgram, HasItsClusters) {
-  FakeNvrtc &state = resetFakeNvrtc();
-  state.toolkit = 13000;
-  compiler::KernelImage clustered = wholeProgram();
-  clustered.clusterN = 2;
-  clustered.clusterK = clustered.splitK = 4;
-  ASSERT_NE(assembleWholeProgram(**fakeNvrtc(), 13000, clustered), std::nullopt);
-  EXPECT_THAT(state.programs[0], HasSubstr(" __block_size__((384, 1, 1), (2, 1, 4)) "));
 }
 
 TEST(WholeProgram, RefusedTextsHaveNone) {
@@ -136,14 +130,10 @@ TEST(WholeProgram, IsWhatNvrtcTakes) {
   Result<const Nvrtc *> nvrtc = Nvrtc::open();
   if (!nvrtc)
     GTEST_SKIP() << nvrtc.error().str();
-  if ((*nvrtc)->toolkit < 13000)
-    GTEST_SKIP() << "NVRTC of CUDA " << (*nvrtc)->toolkit << " has no block sizes";
-  for (const compiler::Dim3 &cluster : {compiler::Dim3{1, 1, 1}, {2, 1, 1}, {1, 1, 4}}) {
-    const NvrtcOutput output =
-        compileCuda(**nvrtc, {*asCudaProgram(program, cluster), "whole_program.cu"},
-                    {"--gpu-architecture=sm_90a", "--minimal"});
-    EXPECT_NE(output.cubin, "") << output.log;
-  }
+  const NvrtcOutput output = compileCuda(**nvrtc, {*asCudaProgram(program), "whole_program.cu"},
+                                         {"--gpu-architecture=sm_90a", "--minimal"});
+  EXPECT_NE(output.cubin, "") << output.log;
+  EXPECT_THAT(output.cubin, HasSubstr(".text.g"));
 }
 
 } // namespace
