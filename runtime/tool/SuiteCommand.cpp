@@ -8,10 +8,12 @@
 #include "runtime/tool/SuitePeers.h"
 #include "runtime/tool/Tool.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <thread>
 
 namespace rho::tool {
 
@@ -219,8 +221,12 @@ void Suite::measure(size_t index) {
   const WeightShape &weight = weights[index];
   std::string shape = weightText(weight.n, weight.k);
   printLine("shape", shape);
+  // A long product heats a GPU, which lowers its clock for a while: that of the next kernel's
+  // first.
+  constexpr std::chrono::milliseconds rest{100};
   auto measureAll = [&](const std::string &name, const auto &one) {
     std::string line;
+    std::this_thread::sleep_for(rest);
     for (size_t i = 0; i < sizesM.size(); ++i) {
       Progress progress("measuring " + name + ", " + shape + ", m = " + std::to_string(sizesM[i]));
       take(one(i), line);

@@ -13,10 +13,9 @@ namespace rho::tool {
 
 namespace {
 
-constexpr int mostWarmups = 3;
-constexpr double warmupMilliseconds = 5;
 // Enough to rank choices.
-constexpr Measuring trial{.launches = 5, .leastReplays = 1, .mostReplays = 5, .milliseconds = 2};
+constexpr Measuring trial{
+    .launches = 5, .leastReplays = 1, .mostReplays = 5, .milliseconds = 2, .warmUp = 1};
 
 } // namespace
 
@@ -131,17 +130,15 @@ Result<GpuTime> timeOnGpu(const Device &device, int copies,
   };
 
   double last = 0;
-  double passed = 0;
-  for (int i = 0; i < mostWarmups && passed < warmupMilliseconds; ++i) {
-    Result<double> warmup = replay();
-    if (!warmup)
-      return warmup.error();
-    last = *warmup;
-    passed += last;
+  constexpr double least = 1e-3;
+  for (double passed = 0; passed < measuring.warmUp; passed += last) {
+    Result<double> warmUp = replay();
+    if (!warmUp)
+      return warmUp.error();
+    last = std::max(*warmUp, least);
   }
-  time.replays =
-      static_cast<int>(std::clamp<double>(measuring.milliseconds / std::max(last, 1e-3),
-                                          measuring.leastReplays, measuring.mostReplays));
+  time.replays = static_cast<int>(std::clamp<double>(
+      measuring.milliseconds / last, measuring.leastReplays, measuring.mostReplays));
   std::vector<double> samples;
   for (int i = 0; i < time.replays; ++i) {
     Result<double> sample = replay();

@@ -42,6 +42,7 @@ struct Measuring {
   int leastReplays = 10;    // after those that warm up
   int mostReplays = 30;     // once the time below has passed at `leastReplays`
   double milliseconds = 60; // of all replays, as far as the two bounds allow
+  double warmUp = 10;       // milliseconds of replays in front
 };
 
 struct GpuTime {
