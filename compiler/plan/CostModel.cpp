@@ -42,7 +42,7 @@ std::optional<double> predictLibraryMicroseconds(const Problem &problem, const s
   if (device.warm)
     return predictLibraryMicroseconds(problem, type, warmed(bytes, device));
   // Of the peaks, as libraries reach them; Hopper's clock falls under matrix load (cuBLASLt's bf16
-  // and fp8 on an H200, results/h200/llama.csv: 0.96 of what was measured, standard deviation
+  // and fp8 on an H200, results/h200/llama.csv: 0.95 of what was measured, standard deviation
   // 0.09).
   constexpr double memoryShare = 0.9;
   double tensorShare = 0.85 * (targetOf(device.target).hasWgmma ? sustainedClock : 1);
