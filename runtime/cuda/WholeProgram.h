@@ -18,8 +18,8 @@ namespace rho::cuda {
 std::optional<std::string> asCudaProgram(std::string_view ptx);
 
 // The cubin of a whole program, for a driver of this version; nullopt where this NVRTC makes none,
-// or is older than those of which that was seen. A driver is sure to load cubins of its own CUDA
-// version and of those before it.
+// or is older than 12.8. A driver is sure to load cubins of its own CUDA version and of those
+// before it.
 std::optional<std::string> assembleWholeProgram(const Nvrtc &nvrtc, int driverVersion,
                                                 const compiler::KernelImage &image);
 

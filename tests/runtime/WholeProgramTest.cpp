@@ -102,8 +102,10 @@ TEST(WholeProgram, IsCompiledForItsTarget) {
 // A driver takes cubins of its own CUDA version, and older ones.
 TEST(WholeProgram, VersionsMustFit) {
   FakeNvrtc &state = resetFakeNvrtc();
-  for (auto [toolkit, driver, works] : {std::tuple{12090, 12090, false},
-                                        {12090, 13000, false},
+  for (auto [toolkit, driver, works] : {std::tuple{12060, 12090, false},
+                                        {12080, 12060, false},
+                                        {12080, 12080, true},
+                                        {12090, 13000, true},
                                         {13000, 12090, false},
                                         {13000, 13000, true},
                                         {13000, 13020, true},
