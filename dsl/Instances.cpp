@@ -32,14 +32,6 @@ std::string joined(const std::vector<Token> &tokens) {
   return text;
 }
 
-// A number of 64 bits that tells texts apart (FNV-1a), in hexadecimal.
-std::string fingerprint(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (char c : text)
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hexadecimal(hash, 16);
-}
-
 // A parameter's value: the same text and tokens for the same value, however it is written, but for
 // the numbers of a codebook.
 struct Value {

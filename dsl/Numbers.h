@@ -10,6 +10,7 @@
 #include <locale>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace rho::dsl {
 
@@ -38,6 +39,14 @@ inline std::string hexadecimal(uint64_t value, size_t digits = 1) {
   auto [end, error] = std::to_chars(buffer, std::end(buffer), value, 16);
   const std::string text(buffer, end);
   return std::string(digits - std::min(digits, text.size()), '0') + text;
+}
+
+// A number of 64 bits that tells texts apart (FNV-1a), in hexadecimal.
+inline std::string fingerprint(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (char c : text)
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hexadecimal(hash, 16);
 }
 
 // Of a number that is not finite.

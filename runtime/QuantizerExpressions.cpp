@@ -19,10 +19,7 @@ std::string hexadecimal(uint32_t value) { return "0x" + dsl::hexadecimal(value) 
 
 // The table of a codebook: named after its values, so that equal declarations give equal text.
 std::string tableName(dsl::ElementType codebook) {
-  uint64_t hash = 0xcbf29ce484222325; // FNV-1a
-  for (char byte : codebook.name())
-    hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
-  return "Book" + dsl::hexadecimal(hash, 16);
+  return "Book" + dsl::fingerprint(codebook.name());
 }
 
 std::string tableText(dsl::ElementType codebook) {

@@ -9,7 +9,6 @@
 #include <bit>
 #include <cmath>
 #include <map>
-#include <mutex>
 #include <set>
 #include <sstream>
 
@@ -28,22 +27,10 @@ std::vector<uint64_t> patternsOf(const std::vector<double> &values) {
   return bits;
 }
 
-// What is found once in a process: by a key, what `find` makes.
-template <class Key, class Find> const auto &knownOr(const Key &key, const Find &find) {
-  using Known = std::map<Key, decltype(find())>;
-  static std::mutex mutex;
-  static auto &known = dsl::lasting(Known());
-  std::lock_guard lock(mutex);
-  auto entry = known.find(key);
-  if (entry == known.end())
-    entry = known.emplace(key, find()).first; // nothing is known of a key whose search threw
-  return entry->second;
-}
-
 // Those of all factors.
 const std::vector<LaneForm> &formsOf(const std::vector<double> &values, dsl::ElementType lane) {
-  return knownOr(std::tuple(std::string(lane.name()), patternsOf(values)),
-                 [&] { return laneForms(values, lane, lane.bits() == 16); });
+  return dsl::knownOr(std::tuple(std::string(lane.name()), patternsOf(values)),
+                      [&] { return laneForms(values, lane, lane.bits() == 16); });
 }
 
 // The multiply-add after an extraction: what registers hold is value * 2^log2.
@@ -175,7 +162,7 @@ private:
     if (forms.empty())
       return;
     // Searches for other least factors ask for the same.
-    const std::optional<WordPlan> &plan = knownOr(
+    const std::optional<WordPlan> &plan = dsl::knownOr(
         std::tuple(std::string(mmaType), patternsOf(values), forms[0].stored, log2, bound, rates),
         [&] {
           return isOfOneWord()
@@ -265,8 +252,9 @@ std::vector<SynthesizedDecode> synthesizeDecode(const std::vector<double> &value
 
 const std::vector<SynthesizedDecode> &knownDecodes(const std::vector<double> &values,
                                                    std::string_view mmaType, int leastLog2) {
-  return knownOr(std::tuple(patternsOf(values), std::string(mmaType), leastLog2),
-                 [&] { return synthesizeDecode(values, mmaType, leastLog2, InstructionRates()); });
+  return dsl::knownOr(std::tuple(patternsOf(values), std::string(mmaType), leastLog2), [&] {
+    return synthesizeDecode(values, mmaType, leastLog2, InstructionRates());
+  });
 }
 
 bool proveDecode(const DecodeSequence &sequence, const std::vector<double> &values,

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
-#include <mutex>
 
 namespace rho::kernels {
 
@@ -19,13 +17,7 @@ Hadamard::Core::Core(int64_t m, std::vector<int8_t> given)
 }
 
 std::shared_ptr<const Hadamard::Core> Hadamard::coreOf(int64_t m) {
-  static std::mutex mutex;
-  static auto &known = dsl::lasting(std::map<int64_t, std::shared_ptr<const Core>>());
-  std::lock_guard lock(mutex);
-  auto entry = known.find(m);
-  if (entry == known.end())
-    entry = known.emplace(m, std::make_shared<const Core>(m, hadamardCore(m))).first;
-  return entry->second;
+  return dsl::knownOr(m, [&] { return std::make_shared<const Core>(m, hadamardCore(m)); });
 }
 
 Result<Hadamard> Hadamard::ofOrder(int64_t n) {
