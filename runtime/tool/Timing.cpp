@@ -129,13 +129,14 @@ Result<GpuTime> timeOnGpu(const Device &device, int copies,
     return end->since(*begin);
   };
 
-  double last = 0;
+  double last = 0, passed = 0;
   constexpr double least = 1e-3;
-  for (double passed = 0; passed < measuring.warmUp; passed += last) {
+  while (passed < measuring.warmUp) {
     Result<double> warmUp = replay();
     if (!warmUp)
       return warmUp.error();
     last = std::max(*warmUp, least);
+    passed += last;
   }
   time.replays = static_cast<int>(std::clamp<double>(
       measuring.milliseconds / last, measuring.leastReplays, measuring.mostReplays));

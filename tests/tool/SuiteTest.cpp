@@ -98,11 +98,12 @@ TEST(SuiteTest, speedUpsAreOverTheFastestPeerOfTheShape) {
 TEST(SuiteTest, csvHasARowAMeasurementAndEmptyCellsForWhatIsNotKnown) {
   std::vector<std::string> lines = linesOf(results().csv());
   ASSERT_EQ(lines.size(), 8U);
-  EXPECT_EQ(lines[0],
-            "kernel,device,mma_type,n,k,m,padded_m,launch,us,us_min,us_max,replays,launches,tops,"
-            "weight_bytes,weight_gb_per_s,roofline_us,roofline_fraction,speedup_over_bf16,"
-            "speedup_over_8bit,over_floor,quantize_us,rotate_quantize_us,tile,cluster,pipeline,split_k,"
-            "roles,tables,plan_source,predicted_us,algorithm");
+  EXPECT_EQ(
+      lines[0],
+      "kernel,device,mma_type,n,k,m,padded_m,launch,us,us_min,us_max,replays,launches,tops,"
+      "weight_bytes,weight_gb_per_s,roofline_us,roofline_fraction,speedup_over_bf16,"
+      "speedup_over_8bit,over_floor,quantize_us,rotate_quantize_us,tile,cluster,pipeline,split_k,"
+      "roles,tables,plan_source,predicted_us,algorithm");
   EXPECT_EQ(lines[5],
             "w4a8,\"GPU, fast\",s8,64,128,1,1,serial,4.000,3.000,6.000,10,20,0.00410,1000,0.250,"
             "2.00,0.500,4.00,2.50,,1.50,,16 x 64 x 128,2 x 1,3,2,imfp,mixed,tuned,5.00,");
