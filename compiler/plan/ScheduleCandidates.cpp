@@ -310,17 +310,20 @@ dsl::ScheduleDecl::Cluster chooseCluster(const dsl::ScheduleDecl &own, Roles rol
   return {1, together ? split : 1};
 }
 
-// Whether two CTAs of a cluster along n may share what they read of activations, which copies of
-// one of them bring to both. With few rows, or one wave of tiles, that costs more than it saves; of
-// four CTAs, which leave SMs idle, more than of two (results/h200/clusters.csv).
+constexpr int64_t sharingCtas = 2;
+
+// Whether so many CTAs of a cluster along n may share what they read of activations, which copies
+// of one of them bring to all. With few rows, or one wave of tiles, that costs more than it saves;
+// of four CTAs, which leave SMs idle, more than of two (results/h200/clusters.csv).
 bool mayShareActivations(const dsl::ScheduleDecl &own, const Schedule &schedule,
                          const Problem &problem, int64_t sms) {
-  constexpr int64_t leastRows = 1024, pair = 2;
+  constexpr int64_t leastRows = 1024;
   const int64_t tiles = outputTiles(problem, schedule.tileM, schedule.tileN);
   return !own.cluster && schedule.roles == Roles::ImFP && schedule.splitK == 1 &&
-         problem.m >= leastRows && 2 * tiles > 3 * sms && schedule.residentCtas % pair == 0 &&
-         divideUp(problem.n, schedule.tileN) % pair == 0 &&
-         schedule.tileM % (Geometry::swizzledRows * pair) == 0;
+         problem.m >= leastRows && 2 * tiles > 3 * sms &&
+         schedule.residentCtas % sharingCtas == 0 &&
+         divideUp(problem.n, schedule.tileN) % sharingCtas == 0 &&
+         schedule.tileM % (Geometry::swizzledRows * sharingCtas) == 0;
 }
 
 // In how many parts k may be divided. With more rows of the batch equal shares lost wherever
@@ -406,7 +409,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
             result.push_back(schedule);
           }
           if (mayShareActivations(own, schedule, problem, device.smCount)) {
-            schedule.clusterN = 2;
+            schedule.clusterN = sharingCtas;
             result.push_back(schedule);
           }
         }

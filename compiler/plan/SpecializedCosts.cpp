@@ -64,8 +64,8 @@ constexpr double threeFactor = 1.08, threeWideFactor = 1.07, threeLookupFactor =
 constexpr int64_t threeMostBatch = 64;
 // Of shares of k that wait for room.
 constexpr double laterWavesFactor = 1.1;
-// Of CTAs that share activations where they have turns, and where each has one tile: ten kernels of
-// int4 g128 x bf16 and LiquidQuant (results/h200/clusters.csv).
+// Of CTAs that share activations where they have turns, and where each has one tile: int4 g128 x
+// bf16 and LiquidQuant (results/h200/clusters.csv of commit c25de6d8; that of now says 0.986).
 constexpr double sharedInTurnsFactor = 0.97, sharedOnceFactor = 1.03;
 constexpr double flushIssueShare = 1.25; // the same of conversion and multiply-add
 constexpr double epilogueMicroseconds = 0.62, epiloguePer32KOutputs = 1.9;

@@ -154,8 +154,8 @@ CudaKernel::~CudaKernel() {
     context->driver.moduleUnload(module);
 }
 
-CUlaunchConfig CudaKernel::config(const compiler::Dim3 &grid, CUlaunchAttribute *attributes,
-                                  unsigned count) const {
+CUlaunchConfig CudaKernel::config(const compiler::Dim3 &grid, Stream stream,
+                                  std::span<CUlaunchAttribute> attributes) const {
   return {grid.x,
           grid.y,
           grid.z,
@@ -163,9 +163,9 @@ CUlaunchConfig CudaKernel::config(const compiler::Dim3 &grid, CUlaunchAttribute 
           1,
           1,
           static_cast<unsigned>(facts.sharedBytes),
-          nullptr,
-          attributes,
-          count};
+          static_cast<CUstream>(stream),
+          attributes.data(),
+          static_cast<unsigned>(attributes.size())};
 }
 
 // How many clusters find room at a time depends on how many SMs each GPC of this GPU has. One more
@@ -176,7 +176,7 @@ void CudaKernel::askForClusters() {
   if (!facts.persists || cluster == compiler::Dim3{} || !driver.occupancyMaxActiveClusters)
     return;
   CUlaunchAttribute attribute = clusterAttribute(cluster);
-  const CUlaunchConfig one = config(cluster, &attribute, 1);
+  const CUlaunchConfig one = config(cluster, nullptr, {&attribute, 1});
   int clusters = 0;
   if (driver.occupancyMaxActiveClusters(&clusters, function, &one) == CUDA_SUCCESS && clusters > 0)
     mostClusters = static_cast<uint32_t>(clusters);
@@ -196,7 +196,6 @@ Status CudaKernel::launch(const LaunchShape &shape, std::span<const LaunchArgume
   compiler::Dim3 grid = shape.grid;
   if (mostClusters > 0)
     grid.x = std::min(grid.x, mostClusters * cluster.x);
-  auto *const on = static_cast<CUstream>(stream);
   std::array<CUlaunchAttribute, 2> attributes;
   unsigned count = 0;
   if (cluster != compiler::Dim3{})
@@ -205,16 +204,14 @@ Status CudaKernel::launch(const LaunchShape &shape, std::span<const LaunchArgume
     CUlaunchAttribute &attribute = attributes[count++] = {PROGRAMMATIC_STREAM_SERIALIZATION, {}};
     attribute.value.programmaticStreamSerializationAllowed = 1;
   }
+  const CUlaunchConfig all = config(grid, stream, {attributes.data(), count});
   if (count == 0)
     return check(driver,
-                 driver.launchKernel(
-                     function, grid.x, grid.y, grid.z, static_cast<unsigned>(facts.threads), 1, 1,
-                     static_cast<unsigned>(facts.sharedBytes), on, parameters.data(), nullptr),
+                 driver.launchKernel(function, grid.x, grid.y, grid.z, all.blockDimX, 1, 1,
+                                     all.sharedMemBytes, all.hStream, parameters.data(), nullptr),
                  "cuLaunchKernel");
   if (!driver.launchKernelEx)
     return missingCall(driver, "cuLaunchKernelEx");
-  CUlaunchConfig all = config(grid, attributes.data(), count);
-  all.hStream = on;
   return check(driver, driver.launchKernelEx(&all, function, parameters.data(), nullptr),
                "cuLaunchKernelEx");
 }

@@ -4,6 +4,8 @@
 #include "runtime/Backend.h"
 #include "runtime/cuda/CudaBackend.h"
 
+#include <span>
+
 namespace rho::cuda {
 
 // Error cuda_call_failed, cuda_call_missing.
@@ -42,8 +44,8 @@ public:
                 Stream stream) const;
 
 private:
-  CUlaunchConfig config(const compiler::Dim3 &grid, CUlaunchAttribute *attributes,
-                        unsigned count) const;
+  CUlaunchConfig config(const compiler::Dim3 &grid, Stream stream,
+                        std::span<CUlaunchAttribute> attributes) const;
   void askForClusters();
 
   std::shared_ptr<const Context> context;

@@ -38,9 +38,7 @@ std::optional<std::string> asCudaProgram(std::string_view ptx) {
 
 std::optional<std::string> assembleWholeProgram(const Nvrtc &nvrtc, int driverVersion,
                                                 const compiler::KernelImage &image) {
-  // Of six kernels as many instructions as 13.0 makes; 12.4 and 12.6 made up to 1.4 times as many.
-  constexpr int since = 12080;
-  if (nvrtc.toolkit < since || nvrtc.toolkit > driverVersion)
+  if (nvrtc.toolkit < oldestWholeProgramToolkit || nvrtc.toolkit > driverVersion)
     return std::nullopt;
   const std::optional<std::string> program = asCudaProgram(image.ptx);
   if (!program)

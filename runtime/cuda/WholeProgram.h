@@ -17,8 +17,12 @@ namespace rho::cuda {
 // for linking. nullopt: the text does not end as functions do that return at their end.
 std::optional<std::string> asCudaProgram(std::string_view ptx);
 
+// Of NVRTC, whose programs have as many instructions as 13.0's (six kernels); those of 12.4 and
+// 12.6 had up to 1.4 times as many.
+inline constexpr int oldestWholeProgramToolkit = 12080;
+
 // The cubin of a whole program, for a driver of this version; nullopt where this NVRTC makes none,
-// or is older than 12.8. A driver is sure to load cubins of its own CUDA version and of those
+// or is older than that. A driver is sure to load cubins of its own CUDA version and of those
 // before it.
 std::optional<std::string> assembleWholeProgram(const Nvrtc &nvrtc, int driverVersion,
                                                 const compiler::KernelImage &image);

@@ -5,6 +5,7 @@
 #include "runtime/Handles.h"
 #include "runtime/cache/DiskCache.h"
 #include "runtime/cuda/Nvrtc.h"
+#include "runtime/cuda/WholeProgram.h"
 #include "tests/runtime/GpuFixture.h"
 
 #include <gtest/gtest.h>
@@ -241,7 +242,7 @@ TEST_F(GpuWgmmaTest, KeptKernelsAreLoadedWithoutCompilingAndGiveTheSameBits) {
   Result<const cuda::Nvrtc *> nvrtc = cuda::Nvrtc::open();
   if (!nvrtc)
     GTEST_SKIP() << nvrtc.error().str();
-  if ((*nvrtc)->toolkit < 12080)
+  if ((*nvrtc)->toolkit < cuda::oldestWholeProgramToolkit)
     GTEST_SKIP() << "NVRTC of CUDA " << (*nvrtc)->toolkit << " makes no whole programs";
   EngineOptions options;
   options.cacheDirectory = folder.path();
