@@ -47,7 +47,9 @@ std::string_view boxProblem(const KernelParameter &parameter) {
   if ((parameter.boxBytes > 0) != (parameter.boxRows > 0))
     return "a box has bytes and rows or neither";
   if (!parameter.isTensorMap())
-    return parameter.swizzle ? "there is no box to swizzle" : "";
+    return parameter.swizzle   ? "there is no box to swizzle"
+           : parameter.trimmed ? "there is no box to trim"
+                               : "";
   if (parameter.kind != Kind::Activation && parameter.kind != Kind::ActivationComponent &&
       parameter.kind != Kind::Output)
     return "no tensor map can be over this kind of parameter";
@@ -107,6 +109,7 @@ constexpr NumberField<KernelParameter> parameterFields[] = {
     {"box_bytes", &KernelParameter::boxBytes, 0, maxBox},
     {"box_rows", &KernelParameter::boxRows, 0, maxBox},
     {"swizzle", &KernelParameter::swizzle, 0, 1},
+    {"trimmed", &KernelParameter::trimmed, 0, 1},
 };
 
 std::string printActivation(const std::string &word, const ActivationLayout &layout) {

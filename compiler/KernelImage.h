@@ -6,6 +6,7 @@
 #include "compiler/OperandRange.h"
 #include "dsl/Division.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -44,7 +45,11 @@ struct KernelParameter {
   int index = 0;                     // of an activation's component: in storedComponents()
   int64_t boxBytes = 0, boxRows = 0; // what one copy through the tensor map moves; 0: a pointer
   bool swizzle = false;              // the map's box lies in shared memory under 128-byte swizzle
+  bool trimmed = false;              // of fewer rows of the batch than a box has only these
   bool isTensorMap() const { return boxBytes > 0; }
+  // Rows that a box of the tensor map has for so many of the batch. Copies of rows past the batch
+  // would bring zeros, more slowly than rows.
+  int64_t boxRowsFor(int64_t m) const { return trimmed ? std::min(boxRows, m) : boxRows; }
   friend bool operator==(const KernelParameter &, const KernelParameter &) = default;
 };
 

@@ -41,7 +41,13 @@ TensorMapShape tensorMapShape(const compiler::KernelParameter &parameter, Device
     rowBytes = compiler::activationGroupStride(gemm.shape.m) * componentBytes(component.type);
     rows = divideUp(gemm.shape.k, component.group);
   }
-  return {base, rowBytes, rows, rowBytes, parameter.boxBytes, parameter.boxRows, parameter.swizzle};
+  return {base,
+          rowBytes,
+          rows,
+          rowBytes,
+          parameter.boxBytes,
+          parameter.boxRowsFor(gemm.shape.m),
+          parameter.swizzle};
 }
 
 // That a launch writes over nothing that it reads.

@@ -66,6 +66,7 @@ protected:
   void lowerCopyRows(tile::CopyRowsOp copy);
 
   // WarpProducts.cpp
+  Value rowThere(tile::LoadActivationOp load, Value row);
   std::vector<Value> loadRun(tile::LoadActivationOp load, Value part, int64_t rowBytes);
   void lowerLoadActivation(tile::LoadActivationOp load);
   // Operands A, B and C of an instruction, each register one.

@@ -13,6 +13,13 @@ namespace LLVM = mlir::LLVM;
 namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 
+// A row of the n8 tile, of a trimmed one its last in place of those that are not there.
+KernelLowering::Value KernelLowering::rowThere(tile::LoadActivationOp op, Value row) {
+  if (!op.getTrimmed())
+    return row;
+  return arith::MinUIOp::create(builder, loc, row, sub(op.getTrimmed(), i32(1)));
+}
+
 // Register 2 i + h of a thread's run is register h of operand B in the chunk's i-th instruction.
 // Threads that read at a time have every other piece of two neighbouring rows, which the swizzle
 // tells apart: no two of them meet in a bank.
@@ -24,7 +31,7 @@ std::vector<KernelLowering::Value> KernelLowering::loadRun(tile::LoadActivationO
   std::vector<Value> result;
   for (int64_t i = 0; i < pieces; ++i) {
     Value piece = add(mul(laneColumn, pieces), firstPiece + i);
-    Value at = matrixRowAt(part, op.getBatchTile(), laneRow, piece, rowBytes);
+    Value at = matrixRowAt(part, op.getBatchTile(), rowThere(op, laneRow), piece, rowBytes);
     for (Value word : loadWords(sharedAt(at), 16))
       result.push_back(word);
   }
@@ -40,7 +47,7 @@ void KernelLowering::lowerLoadActivation(tile::LoadActivationOp op) {
   Value part = partOf(op.getBuffer(), op.getSlot());
   if (op.getRuns())
     return op.replaceAllUsesWith(vectorOf(loadRun(op, part, rowBytes)));
-  Value matrixOfLane = div(lane, 8), row = mod(lane, 8);
+  Value matrixOfLane = div(lane, 8), row = rowThere(op, mod(lane, 8));
   std::vector<Value> words;
   for (int64_t done = 0; done < matrices; done += 4) {
     int64_t count = std::min<int64_t>(4, matrices - done);

@@ -187,7 +187,7 @@ void WgmmaLowering::lowerBarrierWait(tile::BarrierWaitOp wait) {
 
 void WgmmaLowering::lowerBarrierExpect(tile::BarrierExpectOp expect) {
   effect("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "r,r",
-         {barrierAt(expect.getBarriers(), expect.getSlot(), true), i32(expect.getBytes())});
+         {barrierAt(expect.getBarriers(), expect.getSlot(), true), expect.getBytes()});
 }
 
 // The load that brings a word of a vector, or the word itself where it is computed.

@@ -207,13 +207,16 @@ def Tile_CopyBoxOp : Tile_Op<"copy_box", []> {
   let description = [{
     The part receives `rows` rows of `rowBytes` bytes from row `row`, byte `column` on, as boxes of
     `boxBytes` bytes a row, one box after the other along a row. `multicast`: the CTAs of a cluster
-    along n have the same rows; each copies an equal share of them to all.
+    along n have the same rows; each copies an equal share of them to all. `trimmed`: the map's
+    boxes have so many rows, and those of the part behind them stay as they are.
   }];
   let arguments = (ins LLVM_AnyPointer:$map, I32:$row, I32:$column, Tile_Shared:$buffer, I32:$slot,
-                       Count:$rows, Count:$rowBytes, Count:$boxBytes, UnitAttr:$multicast);
+                       Count:$rows, Count:$rowBytes, Count:$boxBytes, UnitAttr:$multicast,
+                       Optional<I32>:$trimmed);
   let assemblyFormat = [{
     $map `row` $row `column` $column `to` $buffer `[` $slot `]` `rows` $rows `x` $rowBytes
-    `box` $boxBytes (`multicast` $multicast^)? attr-dict `:` type($map) `,` type($buffer)
+    `box` $boxBytes (`multicast` $multicast^)? (`trimmed` $trimmed^)? attr-dict
+    `:` type($map) `,` type($buffer)
   }];
 }
 
@@ -258,18 +261,19 @@ def Tile_StreamRowCodesOp : Tile_Op<"stream_row_codes", []> {
   }];
 }
 
-def Tile_LoadActivationOp : Tile_Op<"load_activation", []> {
+def Tile_LoadActivationOp : Tile_Op<"load_activation", [AttrSizedOperandSegments]> {
   let summary = "operand B registers of a chunk of k and an n8 tile; `further` chunks on";
   let description = [{
-    Rows of the part have `rowBytes` bytes; without it those that the kernel's geometry says. By
-    ldmatrix, or, with `runs`, each thread a run of the chunk's k.
+    Rows have `rowBytes` bytes; without it those that the geometry says. By ldmatrix, or, with
+    `runs`, each thread a run of k. `trimmed`: of so many rows, the last in place of others.
   }];
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, Count:$chunk, Count:$batchTile,
-                       Optional<I32>:$further, OptionalAttr<Count>:$rowBytes, UnitAttr:$runs);
+                       Optional<I32>:$further, OptionalAttr<Count>:$rowBytes, UnitAttr:$runs,
+                       Optional<I32>:$trimmed);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $buffer `[` $slot `]` `chunk` $chunk (`+` $further^)? `batch_tile` $batchTile
-    (`row_bytes` $rowBytes^)? attr-dict `:` type($buffer) `->` type($words)
+    (`row_bytes` $rowBytes^)? (`trimmed` $trimmed^)? attr-dict `:` type($buffer) `->` type($words)
   }];
 }
 
@@ -521,7 +525,7 @@ def Tile_BarrierWaitOp : Tile_Op<"barrier_wait", []> {
 
 def Tile_BarrierExpectOp : Tile_Op<"barrier_expect", []> {
   let summary = "the producer's arrival, announcing the bytes that copies will bring";
-  let arguments = (ins Tile_Shared:$barriers, I32:$slot, Count:$bytes);
+  let arguments = (ins Tile_Shared:$barriers, I32:$slot, I32:$bytes);
   let assemblyFormat = "$barriers `[` $slot `]` `bytes` $bytes attr-dict `:` type($barriers)";
 }
 

@@ -43,6 +43,7 @@ private:
   WeightLayout layout;
   mlir::OpBuilder builder;
   Value weight, output, workspace, m, tileN, tileM;
+  Value trimmed;                   // batch rows of a tile that are copied; null: all
   Value firstK, lastK;             // this CTA's k tiles of the output tile, last exclusive
   Value shares, share, firstPlace; // of the output tile, as tile.for_tiles has them
   std::optional<OutputSlices> slices;

@@ -44,6 +44,8 @@ void KernelBuilder::build() {
   if (layout.residual && !g.gemv()) // who copies reads it ahead of the pieces
     tile::PrefetchOp::create(builder, atResidual(), weight, layout.residual->firstsOffset,
                              layout.residual->firstsBytes());
+  if (g.trimsBatch())
+    trimmed = mlir::arith::MinUIOp::create(builder, at("schedule"), m, i32(g.tileM));
   findTile();
   if (g.specialized()) {
     // Their latency hides behind the products, where those leave registers for it: sums that each
@@ -372,13 +374,13 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
   int64_t tilesPerGroup = element ? 0 : std::max<int64_t>(1, part.group / g.tileK);
   if (g.specialized()) {
     if (element)
-      tile::CopyBoxOp::create(builder, loc, activationOf(0), batch,
-                              mul(tileK, g.activationRowBytes()), buffer, slot, g.tileM,
-                              g.activationRowBytes(), Geometry::swizzleBytes, g.clusterN > 1);
+      tile::CopyBoxOp::create(
+          builder, loc, activationOf(0), batch, mul(tileK, g.activationRowBytes()), buffer, slot,
+          g.tileM, g.activationRowBytes(), Geometry::swizzleBytes, g.clusterN > 1, trimmed);
     else
       tile::CopyBoxOp::create(builder, loc, activationOf(index),
                               mul(divide(tileK, tilesPerGroup), perTile), mul(batch, bytes), buffer,
-                              slot, perTile, g.tileM * bytes, g.tileM * bytes, false);
+                              slot, perTile, g.tileM * bytes, g.tileM * bytes, false, Value());
     return;
   }
   if (element) {

@@ -150,8 +150,7 @@ private:
   // One after the other, each goes on through the stages where the one before it ended.
   struct Loop {
     tile::PipelineOp pipeline;
-    int64_t stageBytes = 0;   // that the copies of one stage bring
-    int64_t weightBytes = 0;  // of them
+    int64_t weightBytes = 0;  // that the copies of one stage bring
     bool waitsInside = false; // for its sums, in every k tile
   };
   llvm::SmallVector<Loop> loops;
@@ -172,13 +171,20 @@ private:
     Loop loop{pipeline};
     pipeline.getProduce().walk(
         [&](tile::CopyPanelOp copy) { loop.weightBytes += copy.copiedBytes(); });
-    loop.stageBytes = loop.weightBytes;
-    pipeline.getProduce().walk(
-        [&](tile::CopyBoxOp copy) { loop.stageBytes += copy.getRows() * copy.getRowBytes(); });
     loop.waitsInside = !pipeline.getConsume()
                             .walk([](tile::ReleaseOp) { return mlir::WalkResult::interrupt(); })
                             .wasInterrupted();
     return loop;
+  }
+
+  // That the copies of one stage bring.
+  Value stageBytes(const Loop &of) {
+    Value bytes = i32(of.weightBytes);
+    of.pipeline->walk([&](tile::CopyBoxOp copy) {
+      Value rows = copy.getTrimmed() ? Value(copy.getTrimmed()) : i32(copy.getRows());
+      bytes = add(bytes, mul(rows, i32(copy.getRowBytes())));
+    });
+    return bytes;
   }
 
   // At most depth stages on.
@@ -256,7 +262,7 @@ private:
       cursor.slot = select(share.isFirst, select(whole, i32(0), ahead), cursor.slot);
       cursor.parity = select(whole, i32(0), cursor.parity);
     }
-    Value start = add(first, ahead);
+    Value start = add(first, ahead), bytes = stageBytes(of);
     Value launching; // the k tile at which the next kernel may start
     if (kernel.getDependent() && &of == &loops.back()) {
       Value early = sub(last, i32(tilesInLaunch(of.weightBytes)));
@@ -270,10 +276,9 @@ private:
                       [&] { tile::LaunchDependentsOp::create(builder, loc); });
                Cursor now{carried[0], carried[1]};
                tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, false);
-               tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, of.stageBytes);
+               tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, bytes);
                cloneProduce(builder, pipeline, head, kTile, now.slot, denseCopies);
-               Cursor following = next(now, i32(1));
-               return llvm::SmallVector<Value>{following.slot, following.parity};
+               return flatten({next(now, i32(1))});
              });
     return cursorsOf(after);
   }
@@ -284,7 +289,7 @@ private:
                   unsigned copies) {
     forEach(i32(0), ahead, i32(1), [&](Value i) {
       if ((copies & weightCopies) != 0)
-        tile::BarrierExpectOp::create(builder, loc, barriers, i, of.stageBytes);
+        tile::BarrierExpectOp::create(builder, loc, barriers, i, stageBytes(of));
       cloneProduce(builder, of.pipeline, head, add(first, i), i, copies);
     });
   }

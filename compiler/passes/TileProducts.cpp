@@ -87,7 +87,7 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
     for (int64_t j = 0; j < g.batchTiles(); ++j) {
       Value words = tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
                                                    bufferOf(false, 0), slot, chunk, j, pieceInTile,
-                                                   rowBytes, g.hasRuns);
+                                                   rowBytes, g.hasRuns, trimmed);
       b.push_back(splitActivation(words, chunk, j, slot));
     }
     const std::vector<Chunk> &words = codesOf(chunk, slot);

@@ -25,6 +25,7 @@ void KernelBuilder::makeResidual() {
   residual->activation = activation;
   residual->buffers = buffers;
   residual->m = m;
+  residual->trimmed = trimmed;
   residual->tileN = tileN;
   residual->tileM = tileM;
   residual->kernelTileK = g.tileK;

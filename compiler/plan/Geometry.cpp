@@ -275,6 +275,7 @@ std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geome
         result.back().boxBytes = Geometry::swizzleBytes;
         result.back().boxRows = g.tileM / g.clusterN;
         result.back().swizzle = true;
+        result.back().trimmed = g.trimsBatch();
       }
       continue;
     }

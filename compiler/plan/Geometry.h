@@ -58,6 +58,11 @@ struct Geometry {
   bool gemv() const { return roles == Roles::Gemv; }
   bool decodesApart() const { return roles == Roles::ExCP; } // a warpgroup of its own decodes
   bool specialized() const { return roles == Roles::ImFP || decodesApart(); } // has a loading warp
+  // Of a batch of fewer rows than the tile only these are copied; warps read the last one in place
+  // of the others, which an instruction of a warpgroup could not.
+  bool trimsBatch() const {
+    return specialized() && warpsMultiply && clusterN == 1 && tileM == leastMmaRows;
+  }
   bool warpgroupsMultiply() const { return specialized() && !warpsMultiply; } // by wgmma
   int64_t warpgroups() const { return warpsN / 4; } // of one group along k
   int64_t mathThreads() const { return 32 * warpsM * warpsN * warpsK; }

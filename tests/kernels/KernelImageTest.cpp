@@ -201,12 +201,24 @@ TEST(KernelImageTest, refusesLaunchFactsThatDoNotFitTogether) {
   EXPECT_EQ(box("box_bytes=64 box_rows=0 swizzle=0"), "a box has bytes and rows or neither");
   EXPECT_EQ(box("box_bytes=0 box_rows=8 swizzle=0"), "a box has bytes and rows or neither");
   EXPECT_EQ(box("box_bytes=0 box_rows=0 swizzle=1"), "there is no box to swizzle");
+  EXPECT_EQ(with(pointer + " trimmed=0", pointer + " trimmed=1"), "there is no box to trim");
   EXPECT_EQ(box("box_bytes=24 box_rows=8 swizzle=0"),
             "the bytes of a box are not a multiple of 16");
   EXPECT_EQ(box("box_bytes=256 box_rows=8 swizzle=1"), "a swizzled box is wider than 128 bytes");
   EXPECT_EQ(with("kind=weight index=0 box_bytes=0 box_rows=0",
                  "kind=weight index=0 box_bytes=64 box_rows=8"),
             "no tensor map can be over this kind of parameter");
+}
+
+TEST(KernelImageTest, trimmedBoxesHaveNoMoreRowsThanTheBatch) {
+  const KernelParameter whole{
+      .kind = KernelParameter::Kind::Activation, .boxBytes = 128, .boxRows = 8, .swizzle = true};
+  KernelParameter trimmed = whole;
+  trimmed.trimmed = true;
+  for (int64_t m : {1, 3, 8, 300}) {
+    EXPECT_EQ(whole.boxRowsFor(m), 8);
+    EXPECT_EQ(trimmed.boxRowsFor(m), std::min<int64_t>(m, 8));
+  }
 }
 
 TEST(KernelImageTest, survivesEveryCutAndEveryChangedByte) {
