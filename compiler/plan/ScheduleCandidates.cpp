@@ -32,7 +32,7 @@ int64_t mostTileK(const PlacedGemm &placed, int64_t tileM) {
 // All CTAs read all activations: with scales along k, of rows past the batch, and of 16 bits where
 // they are many, that took longer than it saved.
 std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const Problem &problem,
-                                                 int64_t sms) {
+                                                 int64_t sms, bool dependent) {
   constexpr int64_t mostBatch = 16, leastRows = 32, mostRows = 240;
   constexpr int64_t fewRows = 48, mostWide = 96, longK = 6144;
   std::vector<dsl::ScheduleDecl::Tile> result;
@@ -45,14 +45,18 @@ std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const
   for (int64_t tiles : {1, 2}) {                   // of an SM
     int64_t rows = std::max(leastRows, roundUp(divideUp(problem.n, tiles * sms), leastWarpRows));
     bool isFew = rows <= fewRows;
-    bool readsMany =
-        placed.isWide() && (isLong || rows > mostWide) && (isFew || batch == mostBatch);
+    bool readsMany = placed.isWide() && !isFew && (isLong || rows > mostWide) && batch == mostBatch;
     if (rows % Geometry::instructionRows == 0 || rows > mostRows || (isFew && tiles > 1) ||
         readsMany)
       continue;
+    // Of few rows with a long k, activations of 16 bits take longer tiles, and no others.
+    const bool isThin = placed.isWide() && isFew && isLong;
+    const bool mayBeLongest = isThin || !isLong || (isFew && dependent);
     for (int64_t k : {128, 256, 512})
-      if (k % rowK(placed) == 0 && k <= mostTileK(placed, batch) &&
-          (k < 256 ? !isFew : k == 256 || (!isLong && rows * k <= mostCodes)))
+      if (k % rowK(placed) == 0 && k <= mostTileK(placed, batch) * (isThin ? 2 : 1) &&
+          (k < 256    ? !isFew
+           : k == 256 ? !isThin
+                      : rows * k <= mostCodes && mayBeLongest))
         result.push_back({batch, rows, k});
   }
   return result;
@@ -92,7 +96,7 @@ std::vector<int64_t> batchCandidates(int64_t m, bool uniform, const dsl::Schedul
 
 std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                                     Roles roles, const Problem &problem,
-                                                    int64_t sms, Variety variety) {
+                                                    int64_t sms, bool dependent, Variety variety) {
   if (gemm.schedule.tile)
     return {*gemm.schedule.tile};
   std::vector<dsl::ScheduleDecl::Tile> result;
@@ -123,7 +127,7 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
           result.push_back({m, n, k});
     }
   if (!uniform)
-    for (const dsl::ScheduleDecl::Tile &tile : narrowTiles(placed, problem, sms))
+    for (const dsl::ScheduleDecl::Tile &tile : narrowTiles(placed, problem, sms, dependent))
       result.push_back(tile);
   if (variety == Variety::Usual || !gemm.schedule.warps)
     return result;
@@ -154,9 +158,22 @@ std::vector<dsl::ScheduleDecl::Warps> allWarps(const dsl::Gemm &gemm, Roles role
   return result;
 }
 
+// Whether warps with roles multiply by themselves, with runs of k.
+bool takesRuns(const dsl::Gemm &gemm, const PlacedGemm &placed,
+               const dsl::ScheduleDecl::Tile &tile) {
+  Schedule schedule;
+  schedule.tileM = tile.m;
+  schedule.tileN = tile.n;
+  schedule.tileK = tile.k;
+  schedule.roles = Roles::ImFP;
+  schedule.packing = gemm.schedule.packing.value_or(schedule.packing);
+  return makeGeometry(placed, schedule).hasRuns;
+}
+
 std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
                                                      const PlacedGemm &placed, Roles roles,
-                                                     const dsl::ScheduleDecl::Tile &tile) {
+                                                     const dsl::ScheduleDecl::Tile &tile,
+                                                     int64_t m) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
   // Four warpgroups won where integer sums are scaled. In panels they have 16 rows a warp, as
@@ -186,11 +203,18 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
              blockRows % (4 * tile.n / n) != 0;
     };
     bool byInstruction = tile.n % Geometry::instructionRows == 0;
+    // Warps with runs of k that read activations from shared memory for twice the rows won in four
+    // groups along k, where those of the batch are in one tile.
+    auto isPair = [&](int64_t n, int64_t k) {
+      return n == 2 && k == 4 && tile.n == Geometry::instructionRows && m <= tile.m &&
+             takesRuns(gemm, placed, tile);
+    };
     const int64_t mostOfGroups = byInstruction ? 8192 : 2048; // outputs whose sums meet
     for (int64_t n = 2; n <= mostAlongN; ++n)
       for (int64_t k : {1, 2, 3, 4, 6, 8}) {
         int64_t most = n == warpsOfFour ? n : mostWarps;
-        bool isUsual = byInstruction ? n % 4 == 0 && k <= 4 : n * k % 4 == 0 || n > 4;
+        bool isUsual =
+            byInstruction ? (n % 4 == 0 && k <= 4) || isPair(n, k) : n * k % 4 == 0 || n > 4;
         if (isUsual && dividesRows(tile.n, n) && tile.n <= 32 * n && n * k <= most &&
             (k != 3 || placed.flushK > 0 || n == 5) && !cutsBlocks(n) &&
             (k == 1 || tile.m * tile.n <= mostOfGroups))
@@ -206,12 +230,22 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
   return result;
 }
 
+// Whether a ring may be deep: that won where CTAs have many k tiles of few rows of a weight. While
+// one kernel ends the next fills its ring, so that fewer tiles and more rows will do, but not
+// beside activations of 16 bits, which are many.
+bool mayBeDeep(const PlacedGemm &placed, const dsl::ScheduleDecl::Tile &tile, int64_t tilesK,
+               bool dependent) {
+  const bool wide = placed.isWide();
+  const int64_t mostRows = dependent && !wide ? 80 : 64;
+  const int64_t leastTiles = dependent ? (tile.n < 64 ? 16 : 20) : (wide && tile.n <= 32 ? 16 : 24);
+  return !placed.storesBlocks() && tile.k >= 256 && tile.n <= mostRows && tilesK >= leastTiles;
+}
+
 // Of equal predictions the first wins: a ring of stages has no cost but its shared memory, while
-// copies that all threads start have a prologue. Deep rings won where a CTA fills them more than
-// twice with few rows of a weight, and nowhere else. Each of `groups` of warps along k has as many
+// copies that all threads start have a prologue. Each of `groups` of warps along k has as many
 // stages.
 std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, int64_t groups,
-                                    bool mayBeDeep, Variety variety) {
+                                    bool deep, Variety variety) {
   if (own.pipeline)
     return {static_cast<int>(*own.pipeline)};
   if (variety == Variety::All) {
@@ -228,7 +262,7 @@ std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, i
     return {3, 4, 6};
   std::vector<int> result = {8, 12, 9, 6, 5, 4, 3, 2};
   std::erase_if(result,
-                [&](int stages) { return stages % groups != 0 || (stages == 12 && !mayBeDeep); });
+                [&](int stages) { return stages % groups != 0 || (stages == 12 && !deep); });
   return result;
 }
 
@@ -370,19 +404,21 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
   // An instruction of full throughput in place of a conversion.
   Sums sums = own.sums.value_or(
       whyNotBiased(gemm, placed, problem, roles).empty() ? Sums::Biased : Sums::Converted);
+  const bool dependent =
+      own.dependent.value_or(false) && targetOf(device.target).hasDependentLaunch;
   const std::vector<int64_t> splits = splitCandidates(gemm, placed, roles, problem);
   std::vector<Schedule> result;
   for (const dsl::ScheduleDecl::Tile &tile :
-       tileCandidates(gemm, placed, roles, problem, device.smCount, variety))
-    for (const dsl::ScheduleDecl::Warps &warps : variety == Variety::All
-                                                     ? allWarps(gemm, roles, tile)
-                                                     : warpCandidates(gemm, placed, roles, tile))
+       tileCandidates(gemm, placed, roles, problem, device.smCount, dependent, variety))
+    for (const dsl::ScheduleDecl::Warps &warps :
+         variety == Variety::All ? allWarps(gemm, roles, tile)
+                                 : warpCandidates(gemm, placed, roles, tile, problem.m))
       for (int64_t split : splits) {
-        int64_t tilesK = divideUp(problem.k, tile.k) / std::max<int64_t>(1, split);
-        bool mayBeDeep = !placed.storesBlocks() && tile.n <= 64 && tile.k == 256 && tilesK >= 24;
+        const int64_t tilesK = divideUp(problem.k, tile.k) / std::max<int64_t>(1, split);
+        const bool deep = mayBeDeep(placed, tile, tilesK, dependent);
         dsl::ScheduleDecl::Cluster cluster =
             chooseCluster(own, roles, problem, tile, split, device.smCount);
-        for (int pipeline : pipelineCandidates(own, roles, warps.k, mayBeDeep, variety)) {
+        for (int pipeline : pipelineCandidates(own, roles, warps.k, deep, variety)) {
           Schedule schedule;
           schedule.tileM = tile.m;
           schedule.tileN = tile.n;
@@ -398,8 +434,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
           schedule.tables = placed.tables();
           schedule.clusterN = cluster.n;
           schedule.clusterK = cluster.k;
-          schedule.dependent =
-              own.dependent.value_or(false) && targetOf(device.target).hasDependentLaunch;
+          schedule.dependent = dependent;
           settleResidency(gemm, placed, problem, device, schedule);
           bool streams = split == dsl::ScheduleDecl::streamK;
           if (streams && !own.splitK && !mayShareEqually(placed, schedule, problem))

@@ -44,10 +44,14 @@ constexpr double busiestShare = 0.7;
 constexpr double sharedSmFactor = 1.02, unevenShare = 0.3, sharedFillShare = 0.65;
 constexpr int64_t sharedFillRows = 16;
 // Where the CTAs of the next kernel find room beside all of this one, its start is hidden, the more
-// the less this one computes; but where these leave few SMs free, they share the memory of theirs.
-// Deep rings cost something, the more the more they hold, and most where many SMs are free.
-constexpr double fewSmsFree = 0.8; // from this share of them in use
-constexpr double besideMicroseconds = 2.9, besideSharpness = 6, besideLoadFactor = 1.18;
+// the less this one computes. Of few rows less of it is where these leave fewer SMs free, since on
+// some SMs both CTAs are then of one kernel; and where they leave few, the next shares the memory
+// of theirs. Deep rings cost something, the more the more they hold, and most where many SMs are
+// free.
+constexpr double besideMicroseconds = 2.9, besideSharpness = 6, besideLoadFactor = 1.1;
+constexpr double shownMicroseconds = 1, besideFree = 0.5; // where more than this share is in use
+constexpr int64_t shownRows = 8, shownRowsIfFewFree = 16;
+constexpr double fewSmsFree = 0.8; // from this share in use
 constexpr double ringKilobytes = 124, ringShare = 0.2, ringFewShare = 0.05;
 // Of warps with runs of k.
 constexpr double runMmaCycles = 1, runTileCycles = 58;
@@ -290,8 +294,13 @@ private:
     double start = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds) + fill;
     if (!nextBeside)
       return start;
-    return std::max(0.0, start - besideMicroseconds *
-                                     std::pow(std::min(1.0, load / step), besideSharpness));
+    const double hidden =
+        besideMicroseconds * std::pow(std::min(1.0, load / step), besideSharpness);
+    double shown = 0;
+    if (problem.m <= (fewFree ? shownRowsIfFewFree : shownRows))
+      shown = shownMicroseconds * std::max(0.0, active / device.smCount - besideFree) /
+              (1 - besideFree);
+    return std::max(std::min(start, shown), start - hidden);
   }
 
   // Of the launch, behind the last k tile: sums that meet, and what a ring leaves.

@@ -325,8 +325,11 @@ TEST_F(CandidatesTest, aWeightOfFewRowsIsDividedIntoNarrowTiles) {
   EXPECT_EQ(rowsOf(0, {16, 4096, 4096}), 32);
   EXPECT_EQ(rowsOf(1, {8, 4096, 4096}), 32);
   EXPECT_EQ(rowsOf(0, {8, 4096, 14336}), 32);
-  EXPECT_NE(rowsOf(1, {8, 4096, 14336}), 32); // each CTA reads all activations, of 16 bits
-  EXPECT_NE(rowsOf(2, {8, 4096, 4096}), 32);  // and their scales
+  // Of 16 bits with a long k, of which each CTA reads all, in longer tiles.
+  const Schedule longest = plan(more.gemms[1], {8, 4096, 14336}, device, nullptr)->schedule;
+  EXPECT_EQ(longest.tileN, 32);
+  EXPECT_EQ(longest.tileK, 512);
+  EXPECT_NE(rowsOf(2, {8, 4096, 4096}), 32);  // activations have scales, too
   EXPECT_NE(rowsOf(0, {32, 4096, 4096}), 32); // more rows than warps multiply alone
   EXPECT_NE(rowsOf(0, {8, 8192, 8192}), 32);
 }
