@@ -15,11 +15,11 @@ void merge(KnownStores &into, const KnownStores &from) {
 
 void GlobalOrder::wrote(uint64_t address, uint32_t bytes, const GlobalWriter &writer) {
   for (uint64_t at = address, end = address + bytes; at < end;) {
-    Shard &shard = shards[at / wordBytes % shardCount];
+    Shard &shard = shards[at / blockBytes % shardCount];
     std::lock_guard lock(shard.mutex);
-    std::array<GlobalWriter, wordBytes> &word = shard.words[at / wordBytes];
-    for (const uint64_t next = std::min(end, (at / wordBytes + 1) * wordBytes); at < next; ++at)
-      word[at % wordBytes] = writer;
+    std::array<GlobalWriter, blockBytes> &block = shard.blocks[at / blockBytes];
+    for (const uint64_t next = std::min(end, (at / blockBytes + 1) * blockBytes); at < next; ++at)
+      block[at % blockBytes] = writer;
   }
 }
 

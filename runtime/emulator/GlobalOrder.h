@@ -35,12 +35,12 @@ public:
   std::optional<GlobalWriter> unknown(uint64_t address, uint32_t bytes,
                                       const IsKnown &isKnown) const {
     for (uint64_t at = address, end = address + bytes; at < end;) {
-      const Shard &shard = shards[at / wordBytes % shardCount];
+      const Shard &shard = shards[at / blockBytes % shardCount];
       std::lock_guard lock(shard.mutex);
-      auto found = shard.words.find(at / wordBytes);
-      const uint64_t next = std::min(end, (at / wordBytes + 1) * wordBytes);
-      for (; found != shard.words.end() && at < next; ++at)
-        if (const GlobalWriter &writer = found->second[at % wordBytes];
+      auto found = shard.blocks.find(at / blockBytes);
+      const uint64_t next = std::min(end, (at / blockBytes + 1) * blockBytes);
+      for (; found != shard.blocks.end() && at < next; ++at)
+        if (const GlobalWriter &writer = found->second[at % blockBytes];
             writer.stamp != 0 && !isKnown(writer))
           return writer;
       at = next;
@@ -54,10 +54,10 @@ public:
   KnownStores published(uint64_t address, uint64_t cluster, bool isNear) const;
 
 private:
-  static constexpr uint64_t wordBytes = 4, shardCount = 64;
+  static constexpr uint64_t blockBytes = 256, shardCount = 64;
   struct Shard {
     mutable std::mutex mutex;
-    std::unordered_map<uint64_t, std::array<GlobalWriter, wordBytes>> words; // by byte
+    std::unordered_map<uint64_t, std::array<GlobalWriter, blockBytes>> blocks; // by byte
   };
   Shard shards[shardCount];
   mutable std::mutex mutex;
