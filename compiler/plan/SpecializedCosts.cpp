@@ -19,8 +19,8 @@ namespace {
 // LiquidQuant and a residual x s8, int4 g128, NVFP4, MXFP4, NF4 and RaZeR x bf16, RaZeR x f16,
 // int4 g128 x e4m3) at seven shapes, m = 1 to 512, one in eleven a serial launch; to the choice
 // among two or three plans for the cells of the llama suite; and to the times of all these, on an
-// H200. What is predicted fastest takes 1.015 times the fastest of those candidates, and 1.009 times
-// that of 654 more for few rows of the batch (results/h200/candidates_few.csv).
+// H200. What is predicted fastest takes 1.015 times the fastest of those candidates, and 1.009
+// times that of 654 more for few rows of the batch (results/h200/candidates_few.csv).
 
 constexpr double l2BytesPerCycle = 100; // of one SM, in cycles of the boost clock
 // What one SM gets of memory at most, in such cycles: while the next kernel loads on the SMs that
