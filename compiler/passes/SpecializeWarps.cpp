@@ -150,7 +150,8 @@ private:
   // One after the other, each goes on through the stages where the one before it ended.
   struct Loop {
     tile::PipelineOp pipeline;
-    int64_t weightBytes = 0;  // that the copies of one stage bring
+    Value stageBytes;         // that the copies of one stage bring
+    int64_t weightBytes = 0;  // of them
     bool waitsInside = false; // for its sums, in every k tile
   };
   llvm::SmallVector<Loop> loops;
@@ -168,23 +169,14 @@ private:
   bool waits = false; // for the kernel ahead, each role where it needs what that writes
 
   static Loop loopOf(tile::PipelineOp pipeline) {
-    Loop loop{pipeline};
+    Loop loop;
+    loop.pipeline = pipeline;
     pipeline.getProduce().walk(
         [&](tile::CopyPanelOp copy) { loop.weightBytes += copy.copiedBytes(); });
     loop.waitsInside = !pipeline.getConsume()
                             .walk([](tile::ReleaseOp) { return mlir::WalkResult::interrupt(); })
                             .wasInterrupted();
     return loop;
-  }
-
-  // That the copies of one stage bring.
-  Value stageBytes(const Loop &of) {
-    Value bytes = i32(of.weightBytes);
-    of.pipeline->walk([&](tile::CopyBoxOp copy) {
-      Value rows = copy.getTrimmed() ? Value(copy.getTrimmed()) : i32(copy.getRows());
-      bytes = add(bytes, mul(rows, i32(copy.getRowBytes())));
-    });
-    return bytes;
   }
 
   // At most depth stages on.
@@ -231,6 +223,13 @@ private:
   }
 
   void buildLoader() {
+    for (Loop &loop : loops) {
+      loop.stageBytes = i32(loop.weightBytes);
+      loop.pipeline.getProduce().walk([&](tile::CopyBoxOp copy) {
+        Value rows = copy.getTrimmed() ? Value(copy.getTrimmed()) : i32(copy.getRows());
+        loop.stageBytes = add(loop.stageBytes, mul(rows, i32(copy.getRowBytes())));
+      });
+    }
     // The first round through the ring finds the slots empty: parity 1 is that of the phase before
     // the first.
     Cursors start{{i32(0), i32(1)}};
@@ -262,7 +261,7 @@ private:
       cursor.slot = select(share.isFirst, select(whole, i32(0), ahead), cursor.slot);
       cursor.parity = select(whole, i32(0), cursor.parity);
     }
-    Value start = add(first, ahead), bytes = stageBytes(of);
+    Value start = add(first, ahead);
     Value launching; // the k tile at which the next kernel may start
     if (kernel.getDependent() && &of == &loops.back()) {
       Value early = sub(last, i32(tilesInLaunch(of.weightBytes)));
@@ -276,7 +275,7 @@ private:
                       [&] { tile::LaunchDependentsOp::create(builder, loc); });
                Cursor now{carried[0], carried[1]};
                tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, false);
-               tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, bytes);
+               tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, of.stageBytes);
                cloneProduce(builder, pipeline, head, kTile, now.slot, denseCopies);
                return flatten({next(now, i32(1))});
              });
@@ -289,7 +288,7 @@ private:
                   unsigned copies) {
     forEach(i32(0), ahead, i32(1), [&](Value i) {
       if ((copies & weightCopies) != 0)
-        tile::BarrierExpectOp::create(builder, loc, barriers, i, stageBytes(of));
+        tile::BarrierExpectOp::create(builder, loc, barriers, i, of.stageBytes);
       cloneProduce(builder, of.pipeline, head, add(first, i), i, copies);
     });
   }

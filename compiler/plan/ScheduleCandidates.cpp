@@ -51,13 +51,14 @@ std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const
       continue;
     // Of few rows with a long k, activations of 16 bits take longer tiles, and no others.
     const bool isThin = placed.isWide() && isFew && isLong;
-    const bool mayBeLongest = isThin || !isLong || (isFew && dependent);
-    for (int64_t k : {128, 256, 512})
-      if (k % rowK(placed) == 0 && k <= mostTileK(placed, batch) * (isThin ? 2 : 1) &&
-          (k < 256    ? !isFew
-           : k == 256 ? !isThin
-                      : rows * k <= mostCodes && mayBeLongest))
+    const int64_t mostK = mostTileK(placed, batch) * (isThin ? 2 : 1);
+    auto take = [&](int64_t k, bool isUsual) {
+      if (isUsual && k % rowK(placed) == 0 && k <= mostK)
         result.push_back({batch, rows, k});
+    };
+    take(128, !isFew);
+    take(256, !isThin);
+    take(512, rows * 512 <= mostCodes && (isThin || !isLong || (isFew && dependent)));
   }
   return result;
 }
@@ -158,14 +159,14 @@ std::vector<dsl::ScheduleDecl::Warps> allWarps(const dsl::Gemm &gemm, Roles role
   return result;
 }
 
-// Whether warps with roles multiply by themselves, with runs of k.
-bool takesRuns(const dsl::Gemm &gemm, const PlacedGemm &placed,
+// Whether warps of these roles have runs of k.
+bool takesRuns(const dsl::Gemm &gemm, const PlacedGemm &placed, Roles roles,
                const dsl::ScheduleDecl::Tile &tile) {
   Schedule schedule;
   schedule.tileM = tile.m;
   schedule.tileN = tile.n;
   schedule.tileK = tile.k;
-  schedule.roles = Roles::ImFP;
+  schedule.roles = roles;
   schedule.packing = gemm.schedule.packing.value_or(schedule.packing);
   return makeGeometry(placed, schedule).hasRuns;
 }
@@ -173,7 +174,7 @@ bool takesRuns(const dsl::Gemm &gemm, const PlacedGemm &placed,
 std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
                                                      const PlacedGemm &placed, Roles roles,
                                                      const dsl::ScheduleDecl::Tile &tile,
-                                                     int64_t m) {
+                                                     int64_t batch) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
   // Four warpgroups won where integer sums are scaled. In panels they have 16 rows a warp, as
@@ -206,8 +207,8 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
     // Warps with runs of k that read activations from shared memory for twice the rows won in four
     // groups along k, where those of the batch are in one tile.
     auto isPair = [&](int64_t n, int64_t k) {
-      return n == 2 && k == 4 && tile.n == Geometry::instructionRows && m <= tile.m &&
-             takesRuns(gemm, placed, tile);
+      return n == 2 && k == 4 && tile.n == Geometry::instructionRows && batch <= tile.m &&
+             takesRuns(gemm, placed, roles, tile);
     };
     const int64_t mostOfGroups = byInstruction ? 8192 : 2048; // outputs whose sums meet
     for (int64_t n = 2; n <= mostAlongN; ++n)
