@@ -265,7 +265,26 @@ uint32_t encodeMagnitude(const Encoding &t, double magnitude) {
   return tie ? code - 1 : code;
 }
 
+// The code of a magnitude whose nearest number is a normal one below the largest, by the bits of a
+// double alone, as most are.
+std::optional<uint32_t> encodeNormal(const Encoding &t, double magnitude) {
+  if (t.mantissaBits == 0)
+    return std::nullopt;
+  const int dropped = 52 - t.mantissaBits;
+  const uint64_t bits = std::bit_cast<uint64_t>(magnitude);
+  const auto least = static_cast<uint64_t>(1024 - t.bias) << t.mantissaBits;
+  const uint64_t even = bits >> dropped & 1; // of a tie
+  const uint64_t rounded = (bits + (uint64_t{1} << (dropped - 1)) - 1 + even) >> dropped;
+  const uint64_t code = rounded - least + (uint64_t{1} << t.mantissaBits);
+  if (bits >> dropped < least || code >= t.maxCode)
+    return std::nullopt;
+  return static_cast<uint32_t>(code);
+}
+
 uint32_t encodeFloat(const Encoding &t, double value) {
+  if (t.hasSign || value > 0)
+    if (std::optional<uint32_t> code = encodeNormal(t, std::fabs(value)))
+      return std::signbit(value) ? *code | 1u << (t.bits - 1) : *code;
   if (std::isnan(value))
     return t.nanCode;
   if (!t.hasSign && value <= 0)
