@@ -53,6 +53,8 @@ std::string_view boxProblem(const KernelParameter &parameter) {
   if (parameter.kind != Kind::Activation && parameter.kind != Kind::ActivationComponent &&
       parameter.kind != Kind::Output)
     return "no tensor map can be over this kind of parameter";
+  if (parameter.trimmed && parameter.kind != Kind::Activation)
+    return "boxes of activations alone have rows of the batch to trim";
   if (parameter.boxBytes % 16 != 0)
     return "the bytes of a box are not a multiple of 16";
   if (parameter.swizzle && parameter.boxBytes > swizzleSpan)

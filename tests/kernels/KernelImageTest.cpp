@@ -202,6 +202,9 @@ TEST(KernelImageTest, refusesLaunchFactsThatDoNotFitTogether) {
   EXPECT_EQ(box("box_bytes=0 box_rows=8 swizzle=0"), "a box has bytes and rows or neither");
   EXPECT_EQ(box("box_bytes=0 box_rows=0 swizzle=1"), "there is no box to swizzle");
   EXPECT_EQ(with(pointer + " trimmed=0", pointer + " trimmed=1"), "there is no box to trim");
+  EXPECT_EQ(with("kind=output index=0 box_bytes=0 box_rows=0 swizzle=0 trimmed=0",
+                 "kind=output index=0 box_bytes=64 box_rows=8 swizzle=0 trimmed=1"),
+            "boxes of activations alone have rows of the batch to trim");
   EXPECT_EQ(box("box_bytes=24 box_rows=8 swizzle=0"),
             "the bytes of a box are not a multiple of 16");
   EXPECT_EQ(box("box_bytes=256 box_rows=8 swizzle=1"), "a swizzled box is wider than 128 bytes");
