@@ -231,22 +231,11 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
   return result;
 }
 
-// Whether a ring may be deep: that won where CTAs have many k tiles of few rows of a weight. While
-// one kernel ends the next fills its ring, so that fewer tiles and more rows will do, but not
-// beside activations of 16 bits, which are many.
-bool mayBeDeep(const PlacedGemm &placed, const dsl::ScheduleDecl::Tile &tile, int64_t tilesK,
-               bool dependent) {
-  const bool wide = placed.isWide();
-  const int64_t mostRows = dependent && !wide ? 80 : 64;
-  const int64_t leastTiles = dependent ? (tile.n < 64 ? 16 : 20) : (wide && tile.n <= 32 ? 16 : 24);
-  return !placed.storesBlocks() && tile.k >= 256 && tile.n <= mostRows && tilesK >= leastTiles;
-}
-
-// Of equal predictions the first wins: a ring of stages has no cost but its shared memory, while
-// copies that all threads start have a prologue. Each of `groups` of warps along k has as many
-// stages.
+// Of equal predictions the first wins: a ring of stages has no cost but what it holds, while copies
+// that all threads start have a prologue. Each of `groups` of warps along k has as many stages.
+// With short k tiles more than twelve took up to 1.09 times as long, and saved little elsewhere.
 std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, int64_t groups,
-                                    bool deep, Variety variety) {
+                                    int64_t tileK, Variety variety) {
   if (own.pipeline)
     return {static_cast<int>(*own.pipeline)};
   if (variety == Variety::All) {
@@ -261,9 +250,12 @@ std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, i
     return {2, 3, 4};
   if (roles == Roles::Uniform)
     return {3, 4, 6};
-  std::vector<int> result = {8, 12, 9, 6, 5, 4, 3, 2};
-  std::erase_if(result,
-                [&](int stages) { return stages % groups != 0 || (stages == 12 && !deep); });
+  constexpr int mostOfShort = 12;
+  constexpr int64_t longK = 256;
+  std::vector<int> result = {8, 10, 12, 16, 9, 6, 5, 4, 3, 2};
+  std::erase_if(result, [&](int stages) {
+    return stages % groups != 0 || (stages > mostOfShort && tileK < longK);
+  });
   return result;
 }
 
@@ -308,6 +300,20 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
   const int64_t tiles = outputTiles(problem, schedule.tileM, schedule.tileN, schedule.clusterN);
   if (!schedule.streamsK() && schedule.ctasPerSm == 1 && tiles <= schedule.residentCtas)
     schedule.residentCtas = 0;
+}
+
+// Whether a ring is deeper than what won: of two CTAs on an SM, which have one each, where the next
+// kernel starts beside this one and tiles have few rows of the batch; of a residual, whose pieces
+// need places for all stages, none was measured.
+bool isTooDeep(const PlacedGemm &placed, const Schedule &schedule) {
+  constexpr int mostOfTwo = 8, mostOfResidual = 9;
+  constexpr int64_t fewRows = 8;
+  if (schedule.roles != Roles::ImFP && schedule.roles != Roles::ExCP)
+    return false;
+  const bool besideFew = schedule.dependent && schedule.ctasPerSm > 1 && schedule.tileM <= fewRows;
+  return schedule.pipeline > (placed.storesBlocks() ? mostOfResidual
+                              : besideFew           ? mostOfTwo
+                                                    : dsl::ScheduleDecl::mostStages);
 }
 
 // How many CTAs may have the shares of equal shares of k. Of a small weight fewer CTAs have fuller
@@ -415,11 +421,9 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
          variety == Variety::All ? allWarps(gemm, roles, tile)
                                  : warpCandidates(gemm, placed, roles, tile, problem.m))
       for (int64_t split : splits) {
-        const int64_t tilesK = divideUp(problem.k, tile.k) / std::max<int64_t>(1, split);
-        const bool deep = mayBeDeep(placed, tile, tilesK, dependent);
         dsl::ScheduleDecl::Cluster cluster =
             chooseCluster(own, roles, problem, tile, split, device.smCount);
-        for (int pipeline : pipelineCandidates(own, roles, warps.k, deep, variety)) {
+        for (int pipeline : pipelineCandidates(own, roles, warps.k, tile.k, variety)) {
           Schedule schedule;
           schedule.tileM = tile.m;
           schedule.tileN = tile.n;
@@ -437,6 +441,8 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
           schedule.clusterK = cluster.k;
           schedule.dependent = dependent;
           settleResidency(gemm, placed, problem, device, schedule);
+          if (!own.pipeline && variety == Variety::Usual && isTooDeep(placed, schedule))
+            continue;
           bool streams = split == dsl::ScheduleDecl::streamK;
           if (streams && !own.splitK && !mayShareEqually(placed, schedule, problem))
             continue;

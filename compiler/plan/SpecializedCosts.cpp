@@ -19,8 +19,9 @@ namespace {
 // LiquidQuant and a residual x s8, int4 g128, NVFP4, MXFP4, NF4 and RaZeR x bf16, RaZeR x f16,
 // int4 g128 x e4m3) at seven shapes, m = 1 to 512, one in eleven a serial launch; to the choice
 // among two or three plans for the cells of the llama suite; and to the times of all these, on an
-// H200. What is predicted fastest takes 1.015 times the fastest of those candidates, and 1.009
-// times that of 654 more for few rows of the batch (results/h200/candidates_few.csv).
+// H200. What is predicted fastest takes 1.015 times the fastest of those candidates, 1.007 times
+// that of 654 more for few rows of the batch (results/h200/candidates_few.csv), and 1.004 and 1.007
+// times that of 1820 for the depth of rings (candidates_rings.csv).
 
 constexpr double l2BytesPerCycle = 100; // of one SM, in cycles of the boost clock
 // What one SM gets of memory at most, in such cycles: while the next kernel loads on the SMs that
@@ -47,13 +48,19 @@ constexpr int64_t sharedFillRows = 16;
 // Where the CTAs of the next kernel find room beside all of this one, its start is hidden, the more
 // the less this one computes. Of few rows less of it is where these leave fewer SMs free, since on
 // some SMs both CTAs are then of one kernel; and where they leave few, the next shares the memory
-// of theirs. Deep rings cost something, the more the more they hold, and most where many SMs are
-// free.
+// of theirs.
 constexpr double besideMicroseconds = 2.9, besideSharpness = 6, besideLoadFactor = 1.1;
 constexpr double shownMicroseconds = 1, besideFree = 0.5; // where more than this share is in use
 constexpr int64_t shownRows = 8, shownRowsIfFewFree = 16;
 constexpr double fewSmsFree = 0.8; // from this share in use
-constexpr double ringKilobytes = 124, ringShare = 0.2, ringFewShare = 0.05;
+// Of what rings hold of the weight: memory is used the better the more is on its way, up to so much
+// an SM, or most of what its CTAs read. What is more than the other so much is loaded ahead of what
+// other SMs wait for: a share of its time, the more the longer the kernel computes for each load,
+// and most where all SMs start together. 566 candidates that differ in their stages alone, m = 1, 8
+// and 16, and 1254 of two plans each for m = 1 to 256 (results/h200/candidates_rings.csv).
+constexpr double flightKilobytes = 152, flightOfAll = 0.8, flightShare = 0.08;
+constexpr double ringKilobytes = 80, ringShare = 0.137, ringComputeShare = 0.45,
+                 ringSerialShare = 0.38;
 // Of warps with runs of k.
 constexpr double runMmaCycles = 1, runTileCycles = 58;
 constexpr double runDependentFactor = 1.15;
@@ -81,7 +88,7 @@ constexpr int64_t oneTileRows = 64;
 constexpr double sumsPerMicrosecond = 11000; // through shared memory
 constexpr double splitMicroseconds = 1.37, clusterMicroseconds = 0.73;
 constexpr double streamMicroseconds = 1.29; // of equal shares of k
-constexpr double startMicroseconds = 0.5, serialMicroseconds = 1.24, loadMicroseconds = 0.95;
+constexpr double startMicroseconds = 0.5, serialMicroseconds = 1.05, loadMicroseconds = 0.87;
 // The loader of a residual's pieces reads which a k tile has, and waits for their places.
 constexpr double pieceMicroseconds = 0.15;
 
@@ -152,7 +159,7 @@ public:
     double finished = waves; // outputs of a CTA, one after the other
     if (g.streamK)           // the first and the last of them in part
       finished = steps / static_cast<double>(tilesK) + 1;
-    double start = startOf(step), tail = tailOf(outputs);
+    double start = startOf(step), tail = tailOf(outputs, step);
     double all = waves * steps;
     Cost cost;
     cost.microseconds =
@@ -235,7 +242,7 @@ private:
     // two, of which one is read until its next tile starts, and for its pieces. With four groups
     // along k the stages of the others are enough.
     const bool hasTwo = schedule.pipeline == 2 * schedule.warpsK && schedule.warpsK <= 2 &&
-                        placed.flushK == 0 && g.warpgroupsMultiply() && !g.hasRuns;
+                        g.warpgroupsMultiply() && !g.hasRuns;
     const double held = static_cast<double>(schedule.warpsK) * (hasTwo ? 0.75 : 0.5) +
                         (placed.storesBlocks() ? 0.5 : 0);
     wait = loadMicroseconds / std::max(0.5, schedule.pipeline - held);
@@ -249,6 +256,9 @@ private:
     factor = factorOf();
   }
 
+  // Bytes of the weight that an SM has room for.
+  double ring() const { return resident * schedule.pipeline * bytes.weight; }
+
   double loadOf() const {
     double time = bytes.weight * active / bandwidth;
     if (schedule.dependent && 2 * active > device.smCount) // else the next kernel has its own SMs
@@ -259,6 +269,9 @@ private:
     }
     if (resident > 1 && ctas < slots) // some SMs have more CTAs than others
       time *= 1 + unevenShare * (resident * device.smCount / active - 1);
+    const double enough =
+        std::min(flightKilobytes * 1024, flightOfAll * resident * steps * bytes.weight);
+    time *= 1 + flightShare * std::max(0.0, 1 - ring() / enough);
     return nextBeside && fewFree ? time * besideLoadFactor : time;
   }
 
@@ -305,22 +318,23 @@ private:
   }
 
   // Of the launch, behind the last k tile: sums that meet, and what a ring leaves.
-  double tailOf(double outputs) const {
+  double tailOf(double outputs, double step) const {
     // Each CTA of a cluster adds those of every so manieth warpgroup.
     const int64_t warpgroups = divideUp(g.warpsN, 4);
-    const double share =
+    const double ofCta =
         static_cast<double>(divideUp(warpgroups, g.clusterK)) / static_cast<double>(warpgroups);
     const double otherSums =
-        static_cast<double>(g.warpsK - 1) + share * static_cast<double>(g.clusterK - 1);
+        static_cast<double>(g.warpsK - 1) + ofCta * static_cast<double>(g.clusterK - 1);
     double tail = outputs * otherSums / sumsPerMicrosecond;
     if (g.clusterK > 1)
       tail += clusterMicroseconds;
     else if (schedule.splitK != 1) // through memory
       tail += (g.streamK ? streamMicroseconds : splitMicroseconds) +
               ctas * outputs * 8 / (bandwidth * 2);
-    double ring = resident * schedule.pipeline * bytes.all() - ringKilobytes * 1024;
-    return tail +
-           (fewFree ? ringFewShare : ringShare) * std::max(0.0, ring) * device.smCount / bandwidth;
+    const double computes = std::max(0.0, 1 - load / step);
+    const double share =
+        ringShare + ringComputeShare * computes + (schedule.dependent ? 0 : ringSerialShare);
+    return tail + share * std::max(0.0, ring() - ringKilobytes * 1024) * active / bandwidth;
   }
 };
 
