@@ -308,12 +308,9 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
 bool isTooDeep(const PlacedGemm &placed, const Schedule &schedule) {
   constexpr int mostOfTwo = 8, mostOfResidual = 9;
   constexpr int64_t fewRows = 8;
-  if (schedule.roles != Roles::ImFP && schedule.roles != Roles::ExCP)
-    return false;
   const bool besideFew = schedule.dependent && schedule.ctasPerSm > 1 && schedule.tileM <= fewRows;
-  return schedule.pipeline > (placed.storesBlocks() ? mostOfResidual
-                              : besideFew           ? mostOfTwo
-                                                    : dsl::ScheduleDecl::mostStages);
+  return (besideFew && schedule.pipeline > mostOfTwo) ||
+         (placed.storesBlocks() && schedule.pipeline > mostOfResidual);
 }
 
 // How many CTAs may have the shares of equal shares of k. Of a small weight fewer CTAs have fuller
