@@ -244,58 +244,35 @@ double roundToMultiple(double value, int exponent) {
   return (value + magic) - magic;
 }
 
-// Code of a magnitude below the largest finite one.
-uint32_t encodeMagnitude(const Encoding &t, double magnitude) {
-  int minExponent = t.special == Special::PowerOfTwo ? -t.bias : 1 - t.bias;
-  int exponent = static_cast<int>((std::bit_cast<uint64_t>(magnitude) >> 52) & 0x7ff) - 1023;
-  if (exponent < minExponent)
-    exponent = minExponent;
-  double rounded = roundToMultiple(magnitude, exponent - t.mantissaBits);
-  if (rounded < powerOfTwo(minExponent)) // subnormal or zero: the mantissa counts quanta
-    return static_cast<uint32_t>(rounded * powerOfTwo(t.mantissaBits - minExponent));
-  uint64_t r = std::bit_cast<uint64_t>(rounded);
-  uint32_t field = static_cast<uint32_t>(static_cast<int>(r >> 52) - 1023 - minExponent) +
-                   (t.special == Special::PowerOfTwo ? 0 : 1);
-  uint32_t mantissa =
-      static_cast<uint32_t>(r >> (52 - t.mantissaBits)) & ((1u << t.mantissaBits) - 1);
-  uint32_t code = field << t.mantissaBits | mantissa;
-  // Without mantissa bits a tie between powers of two was rounded up; the even code may be below.
-  bool tie = t.mantissaBits == 0 && code % 2 &&
-             magnitude - decodeMagnitude(t, code - 1) == rounded - magnitude;
-  return tie ? code - 1 : code;
-}
-
-// The code of a magnitude whose nearest number is a normal one below the largest, by the bits of a
-// double alone, as most are.
-std::optional<uint32_t> encodeNormal(const Encoding &t, double magnitude) {
-  if (t.mantissaBits == 0)
-    return std::nullopt;
+// Code of a finite magnitude, as if codes beyond the largest went on.
+uint64_t encodeMagnitude(const Encoding &t, double magnitude) {
+  const bool isPower = t.special == Special::PowerOfTwo;
+  const int minExponent = isPower ? -t.bias : 1 - t.bias;
+  if (magnitude < powerOfTwo(minExponent)) { // subnormal or zero: the mantissa counts quanta
+    if (isPower)
+      return 0;
+    const int quantum = minExponent - t.mantissaBits;
+    return static_cast<uint64_t>(roundToMultiple(magnitude, quantum) * powerOfTwo(-quantum));
+  }
+  // Codes count normal numbers as the bits of a double do, from another one on.
   const int dropped = 52 - t.mantissaBits;
   const uint64_t bits = std::bit_cast<uint64_t>(magnitude);
-  const auto least = static_cast<uint64_t>(1024 - t.bias) << t.mantissaBits;
-  const uint64_t even = bits >> dropped & 1; // of a tie
-  const uint64_t rounded = (bits + (uint64_t{1} << (dropped - 1)) - 1 + even) >> dropped;
-  const uint64_t code = rounded - least + (uint64_t{1} << t.mantissaBits);
-  if (bits >> dropped < least || code >= t.maxCode)
-    return std::nullopt;
-  return static_cast<uint32_t>(code);
+  const uint64_t first = static_cast<uint64_t>(minExponent + (isPower ? 1023 : 1022))
+                         << t.mantissaBits;
+  const uint64_t odd = ((bits >> dropped) - first) & 1; // rounds a tie up
+  return ((bits + (uint64_t{1} << (dropped - 1)) - 1 + odd) >> dropped) - first;
 }
 
 uint32_t encodeFloat(const Encoding &t, double value) {
-  if (t.hasSign || value > 0)
-    if (std::optional<uint32_t> code = encodeNormal(t, std::fabs(value)))
-      return std::signbit(value) ? *code | 1u << (t.bits - 1) : *code;
   if (std::isnan(value))
     return t.nanCode;
   if (!t.hasSign && value <= 0)
     return 0;
-  uint32_t sign = t.hasSign && std::signbit(value) ? 1u << (t.bits - 1) : 0;
-  double magnitude = std::fabs(value);
+  const uint32_t sign = t.hasSign && std::signbit(value) ? 1u << (t.bits - 1) : 0;
   if (std::isinf(value))
     return sign | (t.special == Special::Ieee ? t.maxCode + 1 : t.maxCode);
-  if (magnitude >= decodeMagnitude(t, t.maxCode))
-    return sign | t.maxCode;
-  return sign | encodeMagnitude(t, magnitude);
+  const uint64_t code = encodeMagnitude(t, std::fabs(value));
+  return sign | static_cast<uint32_t>(std::min<uint64_t>(code, t.maxCode));
 }
 
 double maxOf(const Encoding &t) {

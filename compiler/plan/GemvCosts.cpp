@@ -24,14 +24,11 @@ constexpr double gemvDependentFactor = 1.7;         // of one warp alone, to its
 constexpr double gemvSharpness = 2.5;
 constexpr double gemvStartMicroseconds = 1.35; // the first loads, activations, sums over warps
 constexpr double gemvLaunchMicroseconds = 0.65;
-// Of scales of activations' groups, which each flush reads and multiplies: 23 launches of int4 g128
-// x int4 g128, m = 1 to 4 (0.86 of their times were predicted without, 0.97 since).
-constexpr double gemvColumnScalesMicroseconds = 0.8, gemvFlushInstructions = 6,
-                 gemvColumnFlushInstructions = 9;
-
-bool scalesColumns(const PlacedGemm &placed) {
-  return std::ranges::any_of(placed.accumulator, [](const ScaleUse &use) { return !use.weight; });
-}
+// Of each sum that is scaled, by a weight's scale or by those of the activation's groups as well,
+// which are read before the first tile, too: 23 launches of int4 g128 x int4 g128, m = 1 to 4 (0.86
+// of their times were predicted without, 0.97 since), and 16 of int4 g128 x s8, m = 1 and 2.
+constexpr double gemvFlushInstructions = 6, gemvColumnFlushInstructions = 9;
+constexpr double gemvColumnScalesMicroseconds = 0.8;
 
 // Cycles that a warp keeps one of an SM's four schedulers busy with one k tile. Bitwise operations,
 // by which bf16 is widened too, and dp4a have half the rate of multiply-adds.
@@ -49,7 +46,7 @@ double gemvCycles(const PlacedGemm &placed, const Geometry &g, const dsl::Device
   else
     cycles += registers * multiply * (2 * widening + 2 * rows) + chunks * rows * run * widening;
   if (placed.flushK > 0) {
-    double perSum = scalesColumns(placed) ? gemvColumnFlushInstructions : gemvFlushInstructions;
+    double perSum = placed.scalesColumns() ? gemvColumnFlushInstructions : gemvFlushInstructions;
     cycles += static_cast<double>(divideUp(g.tileK, g.parameterK(placed.flushK))) * perSum *
               static_cast<double>(g.rowsPerThread()) * rows;
   }
@@ -89,7 +86,7 @@ Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule
   double tail =
       resident * static_cast<double>(2 * sumsBytes(g)) / sharedBytesPerCycle(device) / clock;
   double start = gemvStartMicroseconds * (1 + (waves - 1) / resident) +
-                 (scalesColumns(placed) ? gemvColumnScalesMicroseconds : 0);
+                 (placed.scalesColumns() ? gemvColumnScalesMicroseconds : 0);
   Cost cost;
   cost.microseconds = gemvLaunchMicroseconds + start + time + tail;
   cost[Part::Load] = load;

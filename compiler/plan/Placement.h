@@ -6,6 +6,8 @@
 #include "compiler/decode/CodeSplit.h"
 #include "compiler/decode/Sequences.h"
 
+#include <algorithm>
+
 namespace rho::compiler {
 
 // Codes are stored in chunks of 16 rows: what one warp loads with at most 16 bytes a thread and
@@ -82,6 +84,11 @@ struct PlacedGemm {
   std::shared_ptr<const PlacedGemm> residual;
   bool storesBlocks() const { return residual || sparseBits > 0; }
   bool isWide() const { return mmaK == 16; } // operands have 16 bits
+  // Whether scales of the activation's groups multiply partial sums.
+  bool scalesColumns() const {
+    return std::any_of(accumulator.begin(), accumulator.end(),
+                       [](const ScaleUse &use) { return !use.weight; });
+  }
   dsl::ScheduleDecl::Tables tables() const {
     using enum dsl::ScheduleDecl::Tables;
     if (decode.program.lanes.empty())

@@ -36,8 +36,7 @@ std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const
   constexpr int64_t mostBatch = 16, leastRows = 32, mostRows = 240;
   constexpr int64_t fewRows = 48, mostWide = 96, longK = 6144;
   std::vector<dsl::ScheduleDecl::Tile> result;
-  auto isOfActivation = [](const ScaleUse &use) { return !use.weight; };
-  if (problem.m > mostBatch || std::ranges::any_of(placed.accumulator, isOfActivation))
+  if (problem.m > mostBatch || placed.scalesColumns())
     return result;
   bool isLong = problem.k > longK;
   int64_t batch = problem.m <= 8 ? 8 : mostBatch;

@@ -56,8 +56,8 @@ constexpr double fewSmsFree = 0.8; // from this share in use
 // Of what rings hold of the weight: memory is used the better the more is on its way, up to so much
 // an SM, or most of what its CTAs read. What is more than the other so much is loaded ahead of what
 // other SMs wait for: a share of its time, the more the longer the kernel computes for each load,
-// and most where all SMs start together. 566 candidates that differ in their stages alone, m = 1, 8
-// and 16, and 1254 of two plans each for m = 1 to 256 (results/h200/candidates_rings.csv).
+// and most where all SMs start together. 566 candidates, most of which differ in stages alone, m =
+// 1, 8 and 16, and 1254 of two plans each for m = 1 to 256 (results/h200/candidates_rings.csv).
 constexpr double flightKilobytes = 152, flightOfAll = 0.8, flightShare = 0.08;
 constexpr double ringKilobytes = 80, ringShare = 0.137, ringComputeShare = 0.45,
                  ringSerialShare = 0.38;
