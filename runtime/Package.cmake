@@ -1,5 +1,5 @@
 # What `cmake --install` puts into a prefix: the shared library with all of Rho and the headers of
-# its C++ API, for find_package(rho) in somebody else's build, the tool, and the shipped
+# its C++ and C APIs, for find_package(rho) in somebody else's build, the tool, and the shipped
 # declarations.
 
 include(GNUInstallDirs)
@@ -8,7 +8,8 @@ include(CMakePackageConfigHelpers)
 # Installed headers name each other from where they are: a user may have a folder `dsl` or `runtime`.
 # The library exports what they declare, and nothing else: a process may have an LLVM of its own.
 set(exported "")
-foreach(header runtime/Rho.h runtime/InputTransform.h runtime/KvCache.h kernels/WeightFile.h dsl/Error.h dsl/Source.h dsl/Diagnostics.def)
+foreach(header runtime/Rho.h runtime/RhoC.h runtime/InputTransform.h runtime/KvCache.h kernels/WeightFile.h
+    kernels/WeightFileC.h dsl/Error.h dsl/Source.h dsl/Diagnostics.def)
   get_filename_component(folder ${header} DIRECTORY)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${header})
   file(READ ${CMAKE_SOURCE_DIR}/${header} content)
@@ -28,7 +29,7 @@ foreach(header runtime/Rho.h runtime/InputTransform.h runtime/KvCache.h kernels/
   endforeach()
 endforeach()
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/exported.map
-  CONTENT "{\n  global:\n    extern \"C++\" {\n${exported}    };\n  local:\n    *;\n};\n" @ONLY)
+  CONTENT "{\n  global:\n    rho_*;\n    extern \"C++\" {\n${exported}    };\n  local:\n    *;\n};\n" @ONLY)
 
 add_library(rho_shared SHARED ${CMAKE_BINARY_DIR}/rho_shared.cpp)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/rho_shared.cpp CONTENT "")

@@ -46,12 +46,22 @@ bool isCuda(const std::string &header) {
 bool isPublic(std::string_view path) {
   if (isBelow(path, "dsl") && path.ends_with(".h") && path.find('/', 4) == path.npos)
     return true;
-  constexpr std::array<std::string_view, 14> names = {
-      "compiler/Candidates.h",  "compiler/Compiler.h",  "compiler/Devices.h",
-      "compiler/ErrorBound.h",  "compiler/Explain.h",   "compiler/InputTransform.h",
-      "compiler/KernelImage.h", "compiler/KvCache.h",   "compiler/Layout.h",
-      "compiler/Plan.h",        "kernels/WeightFile.h", "runtime/InputTransform.h",
-      "runtime/KvCache.h",      "runtime/Rho.h"};
+  constexpr std::array<std::string_view, 16> names = {"compiler/Candidates.h",
+                                                      "compiler/Compiler.h",
+                                                      "compiler/Devices.h",
+                                                      "compiler/ErrorBound.h",
+                                                      "compiler/Explain.h",
+                                                      "compiler/InputTransform.h",
+                                                      "compiler/KernelImage.h",
+                                                      "compiler/KvCache.h",
+                                                      "compiler/Layout.h",
+                                                      "compiler/Plan.h",
+                                                      "kernels/WeightFile.h",
+                                                      "kernels/WeightFileC.h",
+                                                      "runtime/InputTransform.h",
+                                                      "runtime/KvCache.h",
+                                                      "runtime/Rho.h",
+                                                      "runtime/RhoC.h"};
   return std::find(names.begin(), names.end(), path) != names.end();
 }
 
@@ -59,7 +69,7 @@ bool isPublic(std::string_view path) {
 
 Sources readSources(const std::string &root) {
   namespace fs = std::filesystem;
-  static const std::set<std::string> kinds = {".h",   ".cpp", ".def", ".td",   ".cu",
+  static const std::set<std::string> kinds = {".h",   ".c",   ".cpp", ".def",  ".td", ".cu",
                                               ".cuh", ".inc", ".txt", ".mlir", ".rho"};
   Sources sources;
   for (std::string_view room : {"dsl", "compiler", "runtime", "kernels", "examples", "tests"}) {

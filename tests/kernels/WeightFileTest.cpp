@@ -1,5 +1,6 @@
 // The public way from a quantized file to a launch.
 #include "kernels/WeightFile.h"
+#include "kernels/WeightFileC.h"
 
 #include "dsl/Quantize.h"
 #include "kernels/ShippedFormats.h"
@@ -7,6 +8,8 @@
 #include "kernels/quantize/QuantizeFile.h"
 #include "kernels/quantize/Slices.h"
 #include "tests/kernels/TemporaryFiles.h"
+
+#include <gmock/gmock.h>
 
 #include <cmath>
 #include <cstdint>
@@ -84,6 +87,80 @@ TEST_F(WeightFileTest, aWeightIsPackedAndLaunched) {
       }
     EXPECT_LT(difference, all * 0.05);
   }
+}
+
+TEST_F(WeightFileTest, theCApiGivesTheSame) {
+  const std::string path = quantized({.rotate = 7});
+  const WeightFile expected = must(WeightFile::open(path));
+  auto ended = [](rho_error *error) {
+    std::string text = rho_error_text(error);
+    rho_error_free(error);
+    return text;
+  };
+  rho_weight_file *file = nullptr;
+  ASSERT_EQ(ended(rho_weight_file_open(path.c_str(), &file)), "");
+  ASSERT_EQ(rho_weight_file_count(file), 1U);
+  EXPECT_STREQ(rho_weight_file_name(file, 0), "a.w");
+  EXPECT_STREQ(rho_weight_file_name(file, 1), "");
+  rho_weight *what = nullptr;
+  ASSERT_EQ(ended(rho_weight_file_describe(file, "a.w", &what)), "");
+  EXPECT_STREQ(rho_weight_format(what), "int4_g64");
+  EXPECT_EQ(rho_weight_declarations(what), must(expected.describe("a.w")).declarations);
+  EXPECT_EQ(rho_weight_n(what), n);
+  EXPECT_EQ(rho_weight_k(what), k);
+  EXPECT_EQ(rho_weight_transforms_inputs(what), 1);
+
+  const std::string text = std::string(rho_weight_declarations(what)) +
+                           "gemm g { weight: int4_g64 activation: f16 output: f32 }";
+  rho_module *module = nullptr;
+  rho_device *device = nullptr;
+  rho_engine *engine = nullptr;
+  rho_gemm *gemm = nullptr;
+  rho_buffer *weight = nullptr;
+  rho_input_transform *transform = nullptr;
+  rho_activations *codes = nullptr;
+  rho_engine_options options = {};
+  options.size = sizeof options;
+  options.flags = RHO_NO_DISK_CACHE;
+  EXPECT_EQ(ended(rho_module_parse(text.data(), text.size(), nullptr, nullptr, nullptr, &module)),
+            "");
+  EXPECT_EQ(ended(rho_device_emulated("sm_80", &device)), "");
+  EXPECT_EQ(ended(rho_engine_create(device, &options, &engine)), "");
+  EXPECT_EQ(ended(rho_engine_compile(engine, module, nullptr, 3, n, k, &gemm)), "");
+  EXPECT_EQ(ended(rho_weight_file_input_transform(file, "a.w", engine, &transform)), "");
+  EXPECT_EQ(ended(rho_gemm_make_activations(gemm, transform, &codes)), "");
+
+  Engine same = must(Engine::create(must(Device::emulated("sm_80")), {.diskCache = false}));
+  const Gemm other = must(same.compile(must(Module::parse(text)), "", {3, n, k}));
+  const rho_weight_slice whole = {"a.w", 0, 0, 0, 0};
+  ASSERT_EQ(ended(rho_weight_file_pack(file, &whole, 1, gemm, &weight)), "");
+  std::vector<uint8_t> bytes(static_cast<size_t>(rho_buffer_bytes(weight))), from = bytes;
+  EXPECT_EQ(ended(rho_buffer_read(weight, bytes.data(), rho_buffer_bytes(weight), 0)), "");
+  must(must(expected.pack("a.w", other)).read(from.data(), rho_buffer_bytes(weight)));
+  EXPECT_EQ(bytes, from);
+  rho_buffer *none = weight;
+  const rho_weight_slice beyond = {"a.w", 60, 8, 0, 0};
+  EXPECT_THAT(ended(rho_weight_file_pack(file, &beyond, 1, gemm, &none)),
+              testing::HasSubstr("[slice_out_of_range]"));
+  EXPECT_EQ(none, nullptr);
+  EXPECT_EQ(ended(rho_weight_file_pack(file, nullptr, 1, gemm, &none)),
+            "error: slices is null [null_pointer]\n");
+  EXPECT_THAT(ended(rho_weight_file_pack(nullptr, &beyond, 1, gemm, &none)),
+              testing::HasSubstr("[empty_handle]"));
+  rho_weight *nothing = what;
+  EXPECT_THAT(ended(rho_weight_file_describe(file, "b", &nothing)),
+              testing::HasSubstr("[not_quantized]"));
+  EXPECT_EQ(nothing, nullptr);
+
+  rho_activations_free(codes);
+  rho_input_transform_free(transform);
+  rho_buffer_free(weight);
+  rho_gemm_free(gemm);
+  rho_engine_free(engine);
+  rho_device_free(device);
+  rho_module_free(module);
+  rho_weight_free(what);
+  rho_weight_file_free(file);
 }
 
 TEST_F(WeightFileTest, whatIsAskedInVainIsRefused) {

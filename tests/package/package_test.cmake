@@ -1,6 +1,6 @@
 # Installs the build into a prefix, builds the examples against that prefix alone and runs them, one
 # on a file that the installed tool quantized.
-# cmake -DBUILD=... -DWORK=... -DEXAMPLES=... -DCOMPILER=... -DNM=... -P package_test.cmake
+# cmake -DBUILD=... -DWORK=... -DEXAMPLES=... -DCOMPILER=... -DC_COMPILER=... -DNM=... -P package_test.cmake
 
 set(prefix ${WORK}/prefix)
 file(REMOVE_RECURSE ${WORK})
@@ -19,13 +19,27 @@ foreach(wanted "rho::Engine::compile\\(" "rho::KvCache::create\\(" "rho::WeightF
     message(FATAL_ERROR "the library does not export ${wanted}")
   endif()
 endforeach()
+file(STRINGS ${prefix}/include/rho/runtime/RhoC.h declared REGEX "rho_[a-z_]+\\(")
+file(STRINGS ${prefix}/include/rho/kernels/WeightFileC.h more REGEX "rho_[a-z_]+\\(")
+foreach(line ${declared} ${more})
+  string(REGEX MATCH "(rho_[a-z_]+)\\(" found "${line}")
+  if(NOT symbols MATCHES " ${CMAKE_MATCH_1}\n")
+    message(FATAL_ERROR "the library does not export ${CMAKE_MATCH_1}")
+  endif()
+endforeach()
 if(symbols MATCHES " rho::(compiler|dsl|cache|emulator|kernels|tool)::[A-Za-z:]*\\(")
   message(FATAL_ERROR "the library exports ${CMAKE_MATCH_0}")
 endif()
 run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/build -G Ninja
-  -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${COMPILER} -DEXAMPLES=${EXAMPLES})
+  -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_C_COMPILER=${C_COMPILER} -DEXAMPLES=${EXAMPLES})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache ${WORK}/build/gemm ${prefix}/share/rho/kernels/gemms/int4_g128_f16.rho)
+run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache ${WORK}/build/gemm_c)
+find_program(python3 python3)
+if(python3) # a part of LLVM's own packages
+  run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache PYTHONPATH=${EXAMPLES} PYTHONDONTWRITEBYTECODE=1 ${python3}
+    ${CMAKE_CURRENT_LIST_DIR}/python_test.py ${library} ${prefix}/share/rho/kernels/gemms/int4_g128_f16.rho)
+endif()
 execute_process(COMMAND ${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache ${WORK}/build/codes
   WORKING_DIRECTORY ${WORK} COMMAND_ERROR_IS_FATAL ANY)
 # A .safetensors file of one weight `w` of 64 x 128 numbers in f16, all of them 1 + 2^-10 * 15.
