@@ -235,6 +235,51 @@ class Cutlass:
         return times, relative_error(output, x.float() @ self.values.T), best
 
 
+class TileLang:
+    """Its example of mxfp4 weights x bf16 on Hopper: the fastest configuration at each m."""
+    ready_ms = None
+
+    def __init__(self, folder, n, k):
+        self.n, self.k = n, k
+        self.lib = library(folder, "tilelang", tilelang_name=ctypes.c_char_p, tilelang_error=ctypes.c_char_p)
+        codes = torch.randint(0, 16, (n, k), dtype=torch.int32, device="cuda")
+        # It multiplies by 1 << code, in 8 bits as it is written: no code is an exponent below 0, or above 7.
+        scales = torch.randint(0, 8, (n, k // 32), dtype=torch.uint8, device="cuda")
+        magnitudes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], device="cuda")
+        values = torch.cat([magnitudes, -magnitudes])[codes]
+        self.values = values * torch.exp2(scales.float()).repeat_interleave(32, 1)
+        self.copies = copies_of([self.twiddled(codes), scales])
+
+    @staticmethod
+    def twiddled(codes):
+        """[n][k] e2m1 -> [n][k/2] uint8: of four codes the bits where the decode shifts and masks them."""
+        first, second, third, fourth = (codes[:, i::4] for i in range(4))
+        halves = ((first & 8) << 12 | (first & 7) << 6 | (second & 8) << 9 | (second & 7) << 3
+                  | (third & 8) << 6 | third & 7
+                  | (fourth & 8) << 11 | (fourth & 6) << 9 | (fourth & 1) << 13)
+        return torch.stack([halves >> 8, halves & 255], -1).to(torch.uint8).flatten(1)
+
+    def launches(self, m, x, output):
+        """For each configuration for m rows what launches it with a copy of the weights."""
+        launches = {}
+        for i in range(self.lib.tilelang_configs()):
+            if not self.lib.tilelang_supported(i, m, self.n, self.k):
+                continue
+
+            def launch(copy, i=i):
+                weight, scales = self.copies[copy]
+                check(self.lib.tilelang_launch(i, address(output), address(x), address(weight), address(scales),
+                                               m, stream()), self.lib.tilelang_error)
+            launches[self.lib.tilelang_name(i).decode()] = launch
+        return launches
+
+    def time(self, m):
+        x = torch.randn((m, self.k), dtype=torch.bfloat16, device="cuda")
+        output = torch.empty((m, self.n), dtype=torch.bfloat16, device="cuda")
+        times, best = time_fastest(self.launches(m, x, output), len(self.copies))
+        return times, relative_error(output, x.float() @ self.values.T), best
+
+
 class Machete:
     """vLLM's, int4 with scales of groups x f16 or bf16, by its own choice of schedule."""
     ready_ms = None

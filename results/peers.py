@@ -1,24 +1,27 @@
 #!/usr/bin/env python3
 r"""Times kernels for 4-bit weights of other projects beside Rho's, in one run on one GPU.
 
-Usage: peers.py measure RHO TABLE.csv [--libraries FOLDER] [--n-k NxK,...] [--m M,...]
+Usage: peers.py measure RHO TABLE.csv [--libraries FOLDER] [--gemm GEMM,...] [--n-k NxK,...] [--m M,...]
        peers.py measure RHO TABLE.csv --widths [--n-k NxK,...] [--m M,...]
        peers.py show TABLE.csv... [--plot FILE.svg]
 
 RHO is the tool. The others are
 
 - Humming (`pip install humming-kernels==0.1.20`) and PyTorch's `_weight_int4pack_mm`;
-- with --libraries FOLDER vLLM's Machete and Marlin, CUTLASS's mixed input (its example 55) and QServe:
+- with --libraries FOLDER vLLM's Machete and Marlin, CUTLASS's mixed input (its example 55), QServe and TileLang's
+  example of mxfp4 weights:
 
       git clone https://github.com/NVIDIA/cutlass FOLDER/cutlass && git -C FOLDER/cutlass checkout 7107b055
       git clone https://github.com/mit-han-lab/omniserve FOLDER/qserve && git -C FOLDER/qserve checkout 02b2925a
       # vllm-0.33.0.tar.gz of https://pypi.org/project/vllm/0.33.0/#files, unpacked as FOLDER/vllm
-      results/peer_libraries/build.sh FOLDER cutlass_bf16 cutlass_fp8 qserve machete_bf16 machete_f16 marlin
+      git clone https://github.com/tile-ai/tilelang FOLDER/tilelang && git -C FOLDER/tilelang checkout a35008a4
+      pip install tilelang==0.1.15
+      results/peer_libraries/build.sh FOLDER cutlass_bf16 cutlass_fp8 qserve machete_bf16 machete_f16 marlin tilelang
 
 Every kernel is timed as `rho bench --suite llama` times its own: random numbers, weights rotated past four times
 the L2 cache, the median of replays of a CUDA graph of at least 20 launches, the kernel alone. Activations of 8
 bits are quantized before. Humming, Machete, Marlin and QServe choose their schedules by themselves, as Rho's planner
-does (`--untuned`). CUTLASS leaves that to whoever calls it: at each m all configurations that are
+does (`--untuned`). CUTLASS and TileLang leave that to whoever calls them: at each m all configurations that are
 built are tried, and the fastest counts (`schedule`).
 `ready_ms` is how long all kernels of a layer take to compile, on all cores and without caches: of Humming
 the first call of a layer, which makes a kernel for each range of m, of Rho
@@ -66,6 +69,9 @@ OTHERS = {
     "int4_channel_int8": {
         "qserve": lambda options, n, k: peers.QServe(options.libraries, "channel", n, k),
     },
+    "mxfp4_bf16": {
+        "tilelang": lambda options, n, k: peers.TileLang(options.libraries, n, k),
+    },
     "qoq_g128_s8": {
         "qserve": lambda options, n, k: peers.QServe(options.libraries, "group", n, k),
     },
@@ -110,13 +116,11 @@ def asked_for(options):
     """Rho's gemms, and for each the peers beside it."""
     gemms = peers.OTHER_WIDTHS if options.widths else peers.FOUR_BITS
     table = {gemm: {"humming": lambda _, n, k, gemm=gemm: peers.Humming(gemm, n, k)} for gemm in gemms}
-    if options.widths:
-        return table
     for gemm, others in OTHERS.items():
         for name, make in others.items():
-            if options.libraries or name == "torch_int4pack":
+            if not options.widths and (options.libraries or name == "torch_int4pack"):
                 table.setdefault(gemm, {})[name] = make
-    return table
+    return {gemm: table[gemm] for gemm in options.gemm.split(",")} if options.gemm else table
 
 
 def peer_rows(options, gemm, kernel, make, n, k):
@@ -182,7 +186,7 @@ def plot(path, ratios):
     from matplotlib import pyplot
     shapes = list(dict.fromkeys(place[0] for places in ratios.values() for place in places))
     colors = {gemm: f"C{i}" for i, gemm in enumerate(dict.fromkeys(gemm for _, gemm in ratios))}
-    markers = dict(zip(dict.fromkeys(kernel for kernel, _ in ratios), ".vs^Dx"))
+    markers = dict(zip(dict.fromkeys(kernel for kernel, _ in ratios), ".vs^Dx*"))
     figure, axes = pyplot.subplots(1, len(shapes), figsize=(4 * len(shapes) + 2, 4), sharey=True, squeeze=False)
     for axis, shape in zip(axes[0], shapes):
         for (kernel, gemm), places in ratios.items():
@@ -207,6 +211,7 @@ def main():
     measuring.add_argument("csv")
     measuring.add_argument("--libraries", metavar="FOLDER")
     measuring.add_argument("--widths", action="store_true")
+    measuring.add_argument("--gemm", metavar="GEMM,...")
     measuring.add_argument("--n-k", default="8192x8192,28672x4096,4096x4096")
     measuring.add_argument("--m", default="1,16,64,128,256,1024,4096")
     showing = commands.add_parser("show")

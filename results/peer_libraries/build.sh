@@ -1,10 +1,12 @@
 #!/bin/bash
-# build.sh WORK [cutlass_bf16|cutlass_fp8|qserve|machete_bf16|machete_f16|marlin ...]
+# build.sh WORK [cutlass_bf16|cutlass_fp8|qserve|machete_bf16|machete_f16|marlin|tilelang ...]
 # Builds the peers' shared libraries in WORK from clean sources there, one compilation at a time:
 #   WORK/cutlass    NVIDIA/cutlass 7107b05535f8977f5ecb9d01ee203205b1fd9bc4 (include, tools/util/include, python)
 #   WORK/qserve     mit-han-lab/omniserve 02b2925aa6fa3b92b06316a1524b7f38922cd9c8 (kernels/csrc/qgemm)
 #   WORK/vllm       vllm-0.33.0.tar.gz from PyPI, unpacked
-# Needs nvcc 13.0, g++, and for the vLLM ones python3 with jinja2.
+#   WORK/tilelang   tile-ai/tilelang a35008a42531c62b976ae4cec3855d4383db0f3c (examples/dequantize_gemm)
+# Needs nvcc 13.0, g++, for the vLLM ones python3 with jinja2, and for TileLang's a python3 that PYTHON names with
+# tilelang 0.1.15.
 set -euo pipefail
 src=$(cd "$(dirname "$0")" && pwd)
 cd "$1"
@@ -68,6 +70,11 @@ marlin() {
   link marlin
 }
 
+tilelang() {
+  local python=${PYTHON:-python3} package
+  package=$("$python" -c 'import importlib.util as u; print(u.find_spec("tilelang").origin)')
+  package=${package%/*}
+
 for peer; do
   case $peer in
     cutlass_bf16) cutlass bf16 "0 1 2 3" ;;
@@ -75,6 +82,7 @@ for peer; do
     qserve) qserve ;;
     machete_*) machete "${peer#machete_}" ;;
     marlin) marlin ;;
+    tilelang) tilelang ;;
     *) echo "no peer $peer" >&2; exit 2 ;;
   esac
 done
