@@ -13,7 +13,7 @@ namespace rho::cache {
 FileLock::Outcome FileLock::acquire(const std::string &file, std::chrono::milliseconds timeout) {
   release();
   const auto deadline = std::chrono::steady_clock::now() + timeout;
-  while (true) {
+  do {
     files::Descriptor lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     if (lock.get() < 0)
       return Outcome::Impossible;
@@ -32,7 +32,8 @@ FileLock::Outcome FileLock::acquire(const std::string &file, std::chrono::millis
       path = file;
       return Outcome::Held;
     }
-  }
+  } while (std::chrono::steady_clock::now() < deadline); // a file system may number files anew
+  return Outcome::TimedOut;
 }
 
 void FileLock::release() {
