@@ -31,7 +31,7 @@ int main(void) {
   rho_device *device;
   rho_engine *engine;
   rho_gemm *gemm;
-  check(rho_module_parse(text, strlen(text), NULL, NULL, NULL, &module)); /* of a file: load */
+  check(rho_module_parse(text, strlen(text), NULL, NULL, 0, &module)); /* of a file: load */
   check(rho_device_automatic(&device)); /* a GPU, else the emulator */
   check(rho_engine_create(device, NULL, &engine));
   check(rho_engine_compile(engine, module, NULL, m, n, k, &gemm));

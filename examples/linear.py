@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A linear layer of PyTorch with a quantized weight: linear.py LIBRHO GEMM.rho [N K]
 
-Launches go to PyTorch's stream and compile and allocate nothing of Rho's, so that CUDA graphs capture them. Prints
-what of the product with the weight itself the format's rounding is, and the time of a launch beside PyTorch's own
-product.
+Launches go to PyTorch's stream. For a number of rows that is prepared they compile and allocate nothing of Rho's, so
+that CUDA graphs capture them. Prints what of the product with the weight itself the format's rounding is, and the time
+of a launch, quantizing its inputs included, beside PyTorch's own product.
 """
 
 import sys
@@ -17,7 +17,8 @@ OUTPUTS = {number: dtype for dtype, number in TYPES.items()}
 
 
 class Linear(torch.nn.Module):
-    """y = x * weight^T, of a module's only gemm, with one packed weight for all numbers of rows."""
+    """y = x * weight^T, of a module's only gemm, with one packed weight for all numbers of rows. For inference, on one
+    stream at a time: what x is quantized to is the layer's own, for each number of rows that it has seen."""
 
     def __init__(self, rho, engine, module, weight, batches):
         super().__init__()
@@ -42,12 +43,12 @@ class Linear(torch.nn.Module):
         return self.prepared[m]
 
     def forward(self, x):
-        rows = x.reshape(-1, self.k)
+        rows = x.reshape(-1, self.k).contiguous()
         gemm, codes = self.prepare(rows.shape[0])
         y = torch.empty((rows.shape[0], self.n), device=x.device,
                         dtype=OUTPUTS[self.rho.get("gemm_output_type", gemm)])
-        stream = torch.cuda.current_stream().cuda_stream
-        self.rho.call("gemm_quantize_activations", gemm, codes, rows.data_ptr(), TYPES[x.dtype], rows.stride(0), stream)
+        stream = torch.cuda.current_stream(x.device).cuda_stream
+        self.rho.call("gemm_quantize_activations", gemm, codes, rows.data_ptr(), TYPES[x.dtype], self.k, stream)
         self.rho.call("gemm_launch", gemm, self.packed, codes, y.data_ptr(), self.workspace, stream)
         return y.reshape(*x.shape[:-1], self.n)
 

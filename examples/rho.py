@@ -8,12 +8,13 @@ Functions are named without `rho_`. A handle is freed with the last reference to
 """
 
 import ctypes
+import os
 
 F32, F16, BF16 = range(3)
-TEXTS = ["error_text", "device_name", "device_target", "module_gemm_name", "gemm_weight_layout", "gemm_plan",
+TEXTS = ["version", "error_text", "error_id", "device_name", "device_target", "module_gemm_name", "gemm_weight_layout", "gemm_plan",
          "gemm_warning", "weight_file_name", "weight_format", "weight_declarations"]
-NUMBERS = ["buffer_address", "buffer_bytes", "module_gemm_count", "gemm_m", "gemm_n", "gemm_k",
-           "gemm_packed_weight_bytes", "gemm_workspace_bytes", "gemm_warning_count", "weight_file_count", "weight_n",
+NUMBERS = ["buffer_bytes", "module_gemm_count", "gemm_m", "gemm_n", "gemm_k",
+           "gemm_packed_weight_bytes", "gemm_workspace_bytes", "error_count", "gemm_warning_count", "weight_file_count", "weight_n",
            "weight_k"]
 # Functions that make another kind of handle than the one they are named after.
 KIND_OF = {"device_allocate": "buffer", "device_view": "buffer", "gemm_pack_weights": "buffer",
@@ -24,14 +25,18 @@ KIND_OF = {"device_allocate": "buffer", "device_view": "buffer", "gemm_pack_weig
 
 
 class RhoError(RuntimeError):
-    """What a function of Rho says of what it was given."""
+    """What a function of Rho says of what it was given, and the ids of its diagnostics."""
+
+    def __init__(self, text, ids):
+        super().__init__(text)
+        self.ids = ids
 
 
 class Handle:
     """What a function has made, for as long as anything refers to it."""
 
-    def __init__(self, free, pointer):
-        self._free, self._as_parameter_ = free, ctypes.c_void_p(pointer)
+    def __init__(self, kind, free, pointer):
+        self.kind, self._free, self._as_parameter_ = kind, free, ctypes.c_void_p(pointer)
 
     def __del__(self):
         self._free(self._as_parameter_)
@@ -44,24 +49,37 @@ class Rho:
         self.lib = ctypes.CDLL(path)
         self.lib.rho_gemm_predicted_microseconds.restype = ctypes.c_double
         self.lib.rho_gemm_compile_milliseconds.restype = ctypes.c_double
-        for names, kind in ((TEXTS, ctypes.c_char_p), (NUMBERS, ctypes.c_int64)):
-            for name in names:
-                getattr(self.lib, "rho_" + name).restype = kind
+        self.lib.rho_buffer_address.restype = ctypes.c_uint64
+        for name in TEXTS:
+            getattr(self.lib, "rho_" + name).restype = ctypes.c_char_p
+        for name in NUMBERS:
+            getattr(self.lib, "rho_" + name).restype = ctypes.c_int64
+
+    def function(self, name, arguments):
+        """A function whose first argument, where that is a handle, is of its kind."""
+        if arguments and isinstance(arguments[0], Handle) and not name.startswith(arguments[0].kind + "_"):
+            raise TypeError(f"rho_{name} of a handle of rho_{arguments[0].kind}")
+        return getattr(self.lib, "rho_" + name)
 
     def get(self, name, *arguments):
         """The text or number that a function returns."""
-        found = getattr(self.lib, "rho_" + name)(*map(argument, arguments))
-        return found.decode() if isinstance(found, bytes) else found
+        found = self.function(name, arguments)(*map(argument, arguments))
+        return found.decode(errors="replace") if isinstance(found, bytes) else found
 
     def call(self, name, *arguments):
         """Calls a function that returns nothing but errors, which are raised."""
-        function = getattr(self.lib, "rho_" + name)
+        function = self.function(name, arguments)
         function.restype = ctypes.c_void_p
-        error = function(*map(argument, arguments))
-        if error:
-            text = self.get("error_text", ctypes.c_void_p(error))
-            self.lib.rho_error_free(ctypes.c_void_p(error))
-            raise RhoError(text)
+        pointer = function(*map(argument, arguments))
+        if pointer:
+            error = Handle("error", self.lib.rho_error_free, pointer)
+            raise RhoError(self.get("error_text", error),
+                           [self.get("error_id", error, i) for i in range(self.get("error_count", error))])
+
+    def parse(self, text, name="<memory>"):
+        """A module of a declaration's text, which imports the standard library alone."""
+        text = text.encode()
+        return self.make("module_parse", text, len(text), name, None, 0)
 
     def make(self, name, *arguments):
         """The handle that a function gives through its last argument, which is left out here."""
@@ -71,12 +89,19 @@ class Rho:
         """The same of a function that gives `count` of them."""
         out = (ctypes.c_void_p * count)()
         self.call(name, *arguments, out)
-        free = getattr(self.lib, f"rho_{KIND_OF.get(name) or name.split('_')[0]}_free")
-        return [Handle(free, pointer) for pointer in out]
+        kind = KIND_OF.get(name) or name.split("_")[0]
+        free = getattr(self.lib, f"rho_{kind}_free")
+        return [Handle(kind, free, pointer) for pointer in out]
 
 
 def argument(value):
     """Python's numbers and texts as C has them."""
     if isinstance(value, int):
-        return ctypes.c_int64(value)
-    return value.encode() if isinstance(value, str) else value
+        if not -2**63 <= value < 2**64:
+            raise OverflowError(f"{value} has more than 64 bits")
+        return ctypes.c_uint64(value % 2**64)
+    if isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("a text has a NUL")
+        return os.fsencode(value)
+    return value

@@ -4,7 +4,6 @@
 #include "runtime/RhoCHandles.h"
 
 using namespace rho;
-using rho::c::ended;
 using rho::c::given;
 using rho::c::textOf;
 using rho::c::valueOf;

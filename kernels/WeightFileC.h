@@ -22,6 +22,8 @@ const char *rho_weight_format(const rho_weight *weight);
 const char *rho_weight_declarations(const rho_weight *weight);
 int64_t rho_weight_n(const rho_weight *weight);
 int64_t rho_weight_k(const rho_weight *weight);
+/* 1: launches take activations of rho_gemm_make_activations with the transform of
+ * rho_weight_file_input_transform; with others the products are wrong, and no launch can tell. */
 int32_t rho_weight_transforms_inputs(const rho_weight *weight);
 void rho_weight_free(rho_weight *weight);
 

@@ -179,9 +179,9 @@ Status Gemm::chooseParts(const Activations &out, std::span<const uint8_t> parts)
   if (Status good = checkActivations(out, *pimpl); !good)
     return good;
   Activations::Impl &impl = out.impl();
-  const std::vector<uint8_t> choice(parts.begin(), parts.end());
-  if (Status good = dsl::checkChoice(*impl.declared, choice, impl.m, impl.layout.k); !good)
+  if (Status good = dsl::checkChoice(*impl.declared, parts, impl.m, impl.layout.k); !good)
     return good;
+  const std::vector<uint8_t> choice(parts.begin(), parts.end());
   if (!choice.empty() && impl.format->partition) { // else its numbers are stored, by the host
     const std::vector<int32_t> wide(choice.begin(), choice.end());
     if (Status written =

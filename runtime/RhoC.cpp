@@ -3,6 +3,7 @@
 #include "runtime/RhoCHandles.h"
 
 #include <algorithm>
+#include <cstring>
 
 using namespace rho;
 using rho::c::ended;
@@ -40,30 +41,49 @@ rho_gemm *gemmHandle(Gemm gemm) {
 }
 
 // A caller of C may give any number.
-ScalarType scalarType(rho_scalar_type type) {
-  return type < 0 || type > UINT8_MAX ? static_cast<ScalarType>(UINT8_MAX)
-                                      : static_cast<ScalarType>(type);
+Result<ScalarType> scalarType(rho_scalar_type type) {
+  if (type > RHO_BF16)
+    return makeError(DiagId::bad_scalar_type, {std::to_string(type)});
+  return static_cast<ScalarType>(type);
+}
+
+// The options of this version in those of any: fields that one lacks are 0.
+Result<rho_engine_options> ownOptions(const rho_engine_options &given) {
+  constexpr size_t most = 4096;
+  rho_engine_options own = {};
+  if (given.size < sizeof own.size || given.size > most)
+    return makeError(
+        DiagId::bad_engine_options,
+        {"a size of " + std::to_string(given.size),
+         "it is between " + std::to_string(sizeof own.size) + " and " + std::to_string(most)});
+  std::memcpy(&own, &given, std::min(given.size, sizeof own));
+  const auto *bytes = reinterpret_cast<const unsigned char *>(&given);
+  for (size_t i = sizeof own; i < given.size; ++i)
+    if (bytes[i] != 0)
+      return makeError(DiagId::bad_engine_options,
+                       {"byte " + std::to_string(i),
+                        "this version has " + std::to_string(sizeof own) + " of them"});
+  return own;
 }
 
 Result<EngineOptions> engineOptions(const rho_engine_options *given) {
   EngineOptions options;
   if (given == nullptr)
     return options;
-  if (given->size != sizeof(rho_engine_options))
-    return makeError(DiagId::bad_engine_options,
-                     {"a size of " + std::to_string(given->size),
-                      "it has " + std::to_string(sizeof(rho_engine_options)) + " bytes"});
+  Result<rho_engine_options> own = ownOptions(*given);
+  if (!own)
+    return std::move(own.error());
   constexpr uint32_t known = RHO_NO_DISK_CACHE | RHO_CACHE_READ_ONLY | RHO_NO_TUNED_PLANS;
-  if ((given->flags & ~known) != 0)
-    return makeError(DiagId::bad_engine_options, {"flags " + std::to_string(given->flags),
+  if ((own->flags & ~known) != 0)
+    return makeError(DiagId::bad_engine_options, {"flags " + std::to_string(own->flags),
                                                   "all of them are " + std::to_string(known)});
-  options.cacheDirectory = textOf(given->cache_directory);
-  options.tunedDirectory = textOf(given->tuned_directory);
-  options.cacheLimitBytes = given->cache_limit_bytes;
-  options.threads = given->threads;
-  options.diskCache = (given->flags & RHO_NO_DISK_CACHE) == 0;
-  options.cacheReadOnly = (given->flags & RHO_CACHE_READ_ONLY) != 0;
-  options.useTuned = (given->flags & RHO_NO_TUNED_PLANS) == 0;
+  options.cacheDirectory = textOf(own->cache_directory);
+  options.tunedDirectory = textOf(own->tuned_directory);
+  options.cacheLimitBytes = own->cache_limit_bytes;
+  options.threads = own->threads;
+  options.diskCache = (own->flags & RHO_NO_DISK_CACHE) == 0;
+  options.cacheReadOnly = (own->flags & RHO_CACHE_READ_ONLY) != 0;
+  options.useTuned = (own->flags & RHO_NO_TUNED_PLANS) == 0;
   return options;
 }
 
@@ -101,20 +121,28 @@ void rho_error_free(rho_error *error) {
     delete error;
 }
 
-rho_error *rho_module_parse(const char *text, size_t bytes, const char *name, rho_import import,
-                            void *user, rho_module **out) {
+const char *rho_version() { return RHO_VERSION; }
+
+rho_error *rho_module_parse(const char *text, size_t bytes, const char *name,
+                            const rho_source *imports, size_t count, rho_module **out) {
   return given(
       out,
       [&]() -> Result<Module> {
         if (text == nullptr && bytes > 0)
           return makeError(DiagId::null_pointer, {"text"});
-        Module::Imports imports;
-        if (import != nullptr)
-          imports = [&](const std::string &path) -> std::optional<std::string> {
-            const char *found = import(user, path.c_str());
-            return found == nullptr ? std::nullopt : std::optional<std::string>(found);
-          };
-        return Module::parse({text, bytes}, name == nullptr ? "<memory>" : name, imports);
+        if (imports == nullptr && count > 0)
+          return makeError(DiagId::null_pointer, {"imports"});
+        const std::span files(imports, count);
+        for (const rho_source &file : files)
+          if (file.text == nullptr && file.bytes > 0)
+            return makeError(DiagId::null_pointer, {"the text of an import"});
+        auto find = [&](const std::string &path) -> std::optional<std::string> {
+          for (const rho_source &file : files)
+            if (path == textOf(file.path))
+              return std::string(file.text, file.bytes);
+          return std::nullopt;
+        };
+        return Module::parse({text, bytes}, name == nullptr ? "<memory>" : name, find);
       },
       moduleHandle);
 }
@@ -247,7 +275,7 @@ int64_t rho_gemm_n(const rho_gemm *gemm) { return valueOf(gemm).shape().n; }
 int64_t rho_gemm_k(const rho_gemm *gemm) { return valueOf(gemm).shape().k; }
 
 rho_scalar_type rho_gemm_output_type(const rho_gemm *gemm) {
-  return static_cast<rho_scalar_type>(valueOf(gemm).outputType());
+  return gemm == nullptr ? 0 : static_cast<rho_scalar_type>(gemm->value.outputType());
 }
 
 int64_t rho_gemm_packed_weight_bytes(const rho_gemm *gemm) {
@@ -280,7 +308,10 @@ const char *rho_gemm_warning(const rho_gemm *gemm, size_t index) {
 
 rho_error *rho_gemm_pack_weights(const rho_gemm *gemm, const void *host, rho_scalar_type type,
                                  int64_t stride, rho_buffer **out) {
-  return given(out, [&] { return valueOf(gemm).packWeights(host, scalarType(type), stride); });
+  return given(out, [&]() -> Result<Buffer> {
+    const Result<ScalarType> known = scalarType(type);
+    return known ? valueOf(gemm).packWeights(host, *known, stride) : known.error();
+  });
 }
 
 rho_error *rho_gemm_pack_codes(const rho_gemm *gemm, const rho_component_codes *components,
@@ -291,10 +322,10 @@ rho_error *rho_gemm_pack_codes(const rho_gemm *gemm, const rho_component_codes *
     std::vector<ComponentCodes> each;
     each.reserve(count);
     for (const rho_component_codes &given : std::span(components, count)) {
-      if (given.component == nullptr || (given.codes == nullptr && given.bytes > 0))
-        return makeError(DiagId::null_pointer,
-                         {given.component == nullptr ? "component" : "codes"});
-      each.push_back({given.component, {given.codes, given.bytes}});
+      if (given.codes == nullptr && given.bytes > 0)
+        return makeError(DiagId::null_pointer, {"codes of '" + textOf(given.component) + "'"});
+      each.push_back(
+          {given.component == nullptr ? "" : given.component, {given.codes, given.bytes}});
     }
     return valueOf(gemm).packCodes(each);
   });
@@ -317,7 +348,7 @@ void rho_activations_free(rho_activations *activations) { delete activations; }
 
 void rho_input_transform_free(rho_input_transform *transform) { delete transform; }
 
-rho_error *rho_gemm_choose_parts(const rho_gemm *gemm, const rho_activations *activations,
+rho_error *rho_gemm_choose_parts(const rho_gemm *gemm, rho_activations *activations,
                                  const uint8_t *parts, size_t count) {
   return ended([&]() -> Status {
     if (parts == nullptr && count > 0)
@@ -326,7 +357,7 @@ rho_error *rho_gemm_choose_parts(const rho_gemm *gemm, const rho_activations *ac
   });
 }
 
-rho_error *rho_gemm_fix_component(const rho_gemm *gemm, const rho_activations *activations,
+rho_error *rho_gemm_fix_component(const rho_gemm *gemm, rho_activations *activations,
                                   const char *component, const double *value) {
   return ended([&] {
     return valueOf(gemm).fixComponent(valueOf(activations), textOf(component),
@@ -335,12 +366,14 @@ rho_error *rho_gemm_fix_component(const rho_gemm *gemm, const rho_activations *a
   });
 }
 
-rho_error *rho_gemm_quantize_activations(const rho_gemm *gemm, const rho_activations *activations,
+rho_error *rho_gemm_quantize_activations(const rho_gemm *gemm, rho_activations *activations,
                                          rho_device_pointer x, rho_scalar_type type, int64_t stride,
                                          rho_stream stream) {
-  return ended([&] {
-    return valueOf(gemm).quantizeActivations(valueOf(activations), x, scalarType(type), stride,
-                                             stream);
+  return ended([&]() -> Status {
+    const Result<ScalarType> known = scalarType(type);
+    return known
+               ? valueOf(gemm).quantizeActivations(valueOf(activations), x, *known, stride, stream)
+               : known.error();
   });
 }
 

@@ -5,6 +5,7 @@
 #include "runtime/RhoC.h"
 
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,12 +57,14 @@ inline rho_error *failure(Error error) {
   return new rho_error{std::move(error), std::move(text)};
 }
 
-// Runs `make`, which returns a Status or throws std::bad_alloc.
+// Runs `make`, which returns a Status or throws what memory's end throws.
 template <class Make> rho_error *ended(const Make &make) {
   try {
     Status status = make();
     return status ? nullptr : failure(std::move(status.error()));
   } catch (const std::bad_alloc &) {
+    return noRoom();
+  } catch (const std::length_error &) { // more than any memory
     return noRoom();
   }
 }

@@ -122,8 +122,7 @@ TEST_F(WeightFileTest, theCApiGivesTheSame) {
   rho_engine_options options = {};
   options.size = sizeof options;
   options.flags = RHO_NO_DISK_CACHE;
-  EXPECT_EQ(ended(rho_module_parse(text.data(), text.size(), nullptr, nullptr, nullptr, &module)),
-            "");
+  EXPECT_EQ(ended(rho_module_parse(text.data(), text.size(), nullptr, nullptr, 0, &module)), "");
   EXPECT_EQ(ended(rho_device_emulated("sm_80", &device)), "");
   EXPECT_EQ(ended(rho_engine_create(device, &options, &engine)), "");
   EXPECT_EQ(ended(rho_engine_compile(engine, module, nullptr, 3, n, k, &gemm)), "");
@@ -145,8 +144,23 @@ TEST_F(WeightFileTest, theCApiGivesTheSame) {
   EXPECT_EQ(none, nullptr);
   EXPECT_EQ(ended(rho_weight_file_pack(file, nullptr, 1, gemm, &none)),
             "error: slices is null [null_pointer]\n");
-  EXPECT_THAT(ended(rho_weight_file_pack(nullptr, &beyond, 1, gemm, &none)),
-              testing::HasSubstr("[empty_handle]"));
+  EXPECT_THAT(ended(rho_weight_file_pack(file, &whole, SIZE_MAX, gemm, &none)),
+              testing::HasSubstr("[out_of_memory]"));
+  const char *empty =
+      "error: empty weight file, it must come from a successful call [empty_handle]\n";
+  rho_weight *no = nullptr;
+  rho_input_transform *noTransform = nullptr;
+  EXPECT_EQ(ended(rho_weight_file_pack(nullptr, &beyond, 1, gemm, &none)), empty);
+  EXPECT_EQ(ended(rho_weight_file_describe(nullptr, "", &no)), empty);
+  EXPECT_EQ(ended(rho_weight_file_input_transform(nullptr, "", engine, &noTransform)), empty);
+  EXPECT_EQ(rho_weight_file_count(nullptr), 0U);
+  EXPECT_STREQ(rho_weight_file_name(nullptr, 0), "");
+  EXPECT_STREQ(rho_weight_format(nullptr), "");
+  EXPECT_STREQ(rho_weight_declarations(nullptr), "");
+  EXPECT_EQ(rho_weight_n(nullptr) + rho_weight_k(nullptr) + rho_weight_transforms_inputs(nullptr),
+            0);
+  rho_weight_free(nullptr);
+  rho_weight_file_free(nullptr);
   rho_weight *nothing = what;
   EXPECT_THAT(ended(rho_weight_file_describe(file, "b", &nothing)),
               testing::HasSubstr("[not_quantized]"));

@@ -21,6 +21,7 @@ def main(library, declaration):
     device = rho.make("device_emulated", "sm_80")
     engine = rho.make("engine_create", device, None)
     module = rho.make("module_load", declaration)
+    assert rho.get("module_gemm_count", rho.parse("// \u00e4")) == 0
     assert rho.get("module_gemm_name", module, 0) == "int4_g128_f16"
     gemm = rho.make("engine_compile", engine, module, "", M, N, K)
     assert rho.get("gemm_n", gemm) == N and "tile" in rho.get("gemm_plan", gemm)
@@ -46,7 +47,7 @@ def main(library, declaration):
     try:
         rho.make("engine_compile", engine, module, "", 0, N, K)
     except RhoError as error:
-        assert "[bad_problem]" in str(error), error
+        assert error.ids == ["bad_problem"] and "[bad_problem]" in str(error), error
     else:
         raise AssertionError("m = 0 was taken")
 

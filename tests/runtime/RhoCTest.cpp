@@ -59,7 +59,7 @@ class RhoC : public testing::Test {
 protected:
   ModuleHandle parse(const std::string &text) const {
     return made<ModuleHandle>([&](rho_module **out) {
-      return rho_module_parse(text.data(), text.size(), "test.rho", nullptr, nullptr, out);
+      return rho_module_parse(text.data(), text.size(), "test.rho", nullptr, 0, out);
     });
   }
   GemmHandle compile(const rho_module *module, int64_t m) const {
@@ -81,7 +81,7 @@ protected:
   }
   // Quantizes and launches; y.
   std::vector<float> launched(const rho_gemm *gemm, const rho_buffer *weight,
-                              const rho_activations *codes) const {
+                              rho_activations *codes) const {
     const int64_t m = rho_gemm_m(gemm);
     const BufferHandle input = allocate(m * k * 4), output = allocate(m * n * 4),
                        workspace = allocate(rho_gemm_workspace_bytes(gemm));
@@ -128,7 +128,7 @@ TEST_F(RhoC, givesWhatTheCppApiGives) {
   EXPECT_EQ(rho_gemm_m(gemm.get()), 5);
   EXPECT_EQ(rho_gemm_n(gemm.get()), n);
   EXPECT_EQ(rho_gemm_k(gemm.get()), k);
-  EXPECT_EQ(rho_gemm_output_type(gemm.get()), RHO_F32);
+  EXPECT_EQ(rho_gemm_output_type(gemm.get()), static_cast<rho_scalar_type>(RHO_F32));
   EXPECT_EQ(rho_gemm_packed_weight_bytes(gemm.get()), expected.packedWeightBytes());
   EXPECT_EQ(rho_gemm_workspace_bytes(gemm.get()), expected.workspaceBytes());
   EXPECT_EQ(rho_gemm_weight_layout(gemm.get()), expected.weightLayout());
@@ -208,7 +208,9 @@ TEST_F(RhoC, codesOfOthersArePacked) {
   EXPECT_EQ(none, nullptr);
   codes[1].codes = nullptr;
   EXPECT_EQ(textOf(rho_gemm_pack_codes(gemm.get(), codes, 2, &none)),
-            "error: codes is null [null_pointer]\n");
+            "error: codes of 'scale' is null [null_pointer]\n");
+  EXPECT_THAT(textOf(rho_gemm_pack_codes(gemm.get(), codes, SIZE_MAX, &none)),
+              HasSubstr("[out_of_memory]"));
 }
 
 TEST_F(RhoC, whatActivationsHoldCanBeFixed) {
@@ -231,35 +233,39 @@ TEST_F(RhoC, whatActivationsHoldCanBeFixed) {
   EXPECT_EQ(textOf(rho_gemm_choose_parts(gemm.get(), codes.get(), nullptr, 0)), "");
   EXPECT_THAT(textOf(rho_gemm_choose_parts(gemm.get(), codes.get(), &part, 1)),
               HasSubstr("[bad_block_choice]"));
+  EXPECT_THAT(textOf(rho_gemm_choose_parts(gemm.get(), codes.get(), &part, SIZE_MAX)),
+              HasSubstr("[bad_block_choice]"));
   EXPECT_EQ(textOf(rho_gemm_choose_parts(gemm.get(), codes.get(), nullptr, 1)),
             "error: parts is null [null_pointer]\n");
 }
 
-TEST_F(RhoC, importsAreAskedFor) {
+TEST_F(RhoC, importsAreGiven) {
   const std::string text = "import \"w.rho\"\nimport \"rho:int8_token\"\n"
                            "gemm g { weight: int4 activation: int8_token output: f32 }\n";
-  std::vector<std::string> asked;
-  auto import = [](void *user, const char *path) -> const char * {
-    static_cast<std::vector<std::string> *>(user)->emplace_back(path);
-    return std::string_view(path) == "dir/w.rho"
-               ? "format int4 { element: s4 scale: f16 per channel value = element * scale }"
-               : nullptr;
-  };
+  const std::string imported =
+      "format int4 { element: s4 scale: f16 per channel value = element * scale }";
+  const rho_source files[] = {{"w.rho", "no format", 9},
+                              {"dir/w.rho", imported.c_str(), imported.size()}};
   const ModuleHandle module = made<ModuleHandle>([&](rho_module **out) {
-    return rho_module_parse(text.data(), text.size(), "dir/g.rho", import, &asked, out);
+    return rho_module_parse(text.data(), text.size(), "dir/g.rho", files, 2, out);
   });
-  EXPECT_THAT(asked, testing::ElementsAre("dir/w.rho"));
+  EXPECT_EQ(rho_module_gemm_count(module.get()), 1U);
   rho_module *none;
-  EXPECT_THAT(textOf(rho_module_parse(text.data(), text.size(), nullptr, nullptr, nullptr, &none)),
+  EXPECT_THAT(textOf(rho_module_parse(text.data(), text.size(), nullptr, nullptr, 0, &none)),
               AllOf(StartsWith("<memory>:1:1: error:"), HasSubstr("[import_not_found]")));
-  EXPECT_EQ(textOf(rho_module_parse(nullptr, 1, nullptr, nullptr, nullptr, &none)),
+  EXPECT_EQ(textOf(rho_module_parse(nullptr, 1, nullptr, nullptr, 0, &none)),
             "error: text is null [null_pointer]\n");
+  EXPECT_EQ(textOf(rho_module_parse("", 0, nullptr, nullptr, 1, &none)),
+            "error: imports is null [null_pointer]\n");
+  const rho_source nothing = {"w.rho", nullptr, 1};
+  EXPECT_EQ(textOf(rho_module_parse("", 0, nullptr, &nothing, 1, &none)),
+            "error: the text of an import is null [null_pointer]\n");
 }
 
 TEST_F(RhoC, anErrorHasAllDiagnostics) {
   const std::string text = "gemm g { weight: a activation: b output: f99 }";
   rho_module *module = nullptr;
-  const Error error(rho_module_parse(text.data(), text.size(), "t.rho", nullptr, nullptr, &module));
+  const Error error(rho_module_parse(text.data(), text.size(), "t.rho", nullptr, 0, &module));
   EXPECT_EQ(module, nullptr);
   const auto expected = Module::parse(text, "t.rho").error();
   EXPECT_EQ(rho_error_text(error.get()), expected.str());
@@ -279,7 +285,8 @@ TEST_F(RhoC, engineOptionsOfAnotherVersionAreRefused) {
   rho_engine *none;
   rho_engine_options options = {};
   EXPECT_EQ(textOf(rho_engine_create(device.get(), &options, &none)),
-            "error: a size of 0 of rho_engine_options, it has 40 bytes [bad_engine_options]\n");
+            "error: a size of 0 of rho_engine_options, it is between 8 and 4096 "
+            "[bad_engine_options]\n");
   options.size = sizeof options;
   options.flags = 8;
   EXPECT_EQ(textOf(rho_engine_create(device.get(), &options, &none)),
@@ -289,6 +296,28 @@ TEST_F(RhoC, engineOptionsOfAnotherVersionAreRefused) {
   EXPECT_THAT(textOf(rho_engine_create(device.get(), &options, &none)),
               HasSubstr("[bad_cache_folder]"));
   EXPECT_EQ(none, nullptr);
+}
+
+// What was compiled against another version of the header has fewer fields, or more.
+TEST_F(RhoC, engineOptionsOfOtherVersionsAreTaken) {
+  static_assert(sizeof(rho_engine_options) == 40 && offsetof(rho_engine_options, flags) == 36);
+  struct {
+    rho_engine_options known;
+    uint64_t later;
+  } options = {};
+  options.known.size = offsetof(rho_engine_options, cache_limit_bytes);
+  options.known.flags = 8; // behind its end
+  EXPECT_TRUE(made<EngineHandle>(
+      [&](rho_engine **out) { return rho_engine_create(device.get(), &options.known, out); }));
+  options.known.flags = RHO_NO_DISK_CACHE;
+  options.known.size = sizeof options;
+  EXPECT_TRUE(made<EngineHandle>(
+      [&](rho_engine **out) { return rho_engine_create(device.get(), &options.known, out); }));
+  options.later = 1;
+  rho_engine *none;
+  EXPECT_EQ(textOf(rho_engine_create(device.get(), &options.known, &none)),
+            "error: byte 40 of rho_engine_options, this version has 40 of them "
+            "[bad_engine_options]\n");
 }
 
 TEST_F(RhoC, nullHandlesAreEmptyOnes) {
@@ -333,6 +362,7 @@ TEST_F(RhoC, nullHandlesAreEmptyOnes) {
   EXPECT_EQ(rho_module_gemm_count(nullptr), 0U);
   EXPECT_STREQ(rho_module_gemm_name(nullptr, 0), "");
   EXPECT_EQ(rho_buffer_address(nullptr) + rho_buffer_bytes(nullptr), 0U);
+  EXPECT_EQ(rho_gemm_output_type(nullptr), 0U);
   EXPECT_EQ(rho_gemm_m(nullptr) + rho_gemm_n(nullptr) + rho_gemm_k(nullptr), 0);
   EXPECT_EQ(rho_gemm_packed_weight_bytes(nullptr) + rho_gemm_workspace_bytes(nullptr), 0);
   EXPECT_STREQ(rho_gemm_weight_layout(nullptr), "");
@@ -363,16 +393,21 @@ TEST_F(RhoC, whereNothingCanBePutIsAnError) {
 TEST_F(RhoC, numbersThatAreNoTypeAreRefused) {
   const GemmHandle gemm = compile(parse(w4a16).get(), 1);
   rho_buffer *none = nullptr;
-  for (const rho_scalar_type type : {-1, 3, 256, INT32_MAX})
-    EXPECT_THAT(textOf(rho_gemm_pack_weights(gemm.get(), w.data(), type, k, &none)),
-                HasSubstr("[bad_scalar_type]"))
-        << type;
+  for (const rho_scalar_type type : {3U, 256U, UINT32_MAX}) {
+    const std::string expected =
+        "error: " + std::to_string(type) +
+        " is no ScalarType, these are F32, F16 and BF16 [bad_scalar_type]\n";
+    EXPECT_EQ(textOf(rho_gemm_pack_weights(gemm.get(), w.data(), type, k, &none)), expected);
+    EXPECT_EQ(textOf(rho_gemm_quantize_activations(gemm.get(), activations(gemm.get()).get(), 256,
+                                                   type, k, nullptr)),
+              expected);
+  }
 }
 
 TEST_F(RhoC, aHostWithoutMemoryGivesAnError) {
   rho_module *none = nullptr;
   memoryIsFull = true;
-  rho_error *error = rho_module_parse(w4a16, strlen(w4a16), nullptr, nullptr, nullptr, &none);
+  rho_error *error = rho_module_parse(w4a16, strlen(w4a16), nullptr, nullptr, 0, &none);
   memoryIsFull = false;
   EXPECT_EQ(none, nullptr);
   EXPECT_STREQ(rho_error_text(error), "error: the host has no memory left [out_of_memory]\n");
