@@ -56,6 +56,11 @@ private:
   bool isOver = false;
 };
 
+// Also where nothing was called: then a library's own static objects go behind this one.
+const struct StaticObjects {
+  ~StaticObjects() { Calls::all().finish(); }
+} staticObjects;
+
 } // namespace
 
 DelaysProcessEnd::DelaysProcessEnd(std::once_flag &library)

@@ -35,6 +35,10 @@ run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/build -G Ninja
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache ${WORK}/build/gemm ${prefix}/share/rho/kernels/gemms/int4_g128_f16.rho)
 run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache ${WORK}/build/gemm_c)
+execute_process(COMMAND ${WORK}/build/at_exit ${library} TIMEOUT 60 OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
+if(NOT said MATCHES "\\[process_ends\\]")
+  message(FATAL_ERROR "a compilation when the process ends: ${said}")
+endif()
 find_program(python3 python3)
 if(python3) # a part of LLVM's own packages
   run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache PYTHONPATH=${EXAMPLES} PYTHONDONTWRITEBYTECODE=1 ${python3}
