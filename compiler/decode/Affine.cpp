@@ -6,6 +6,7 @@
 #include "compiler/decode/Line.h"
 #include "compiler/decode/Narrow.h"
 #include "compiler/decode/RoundedProduct.h"
+#include "compiler/decode/Within.h"
 #include "dsl/Evaluate.h"
 
 #include <algorithm>
@@ -413,21 +414,6 @@ std::optional<Extremes> extremesOf(const RowNumber &number, const dsl::Format &f
     result.digit = std::min(result.digit, product.digit);
   }
   return result;
-}
-
-bool isWithin(const Expr &expr, const dsl::Format &format, double min, double max) {
-  dsl::Range range = dsl::rangeOf(expr, format);
-  if (!range.integer)
-    return false;
-  for (const dsl::Requirement &requirement : format.requirements)
-    if (dsl::print(*requirement.expr, format) == dsl::print(expr, format)) {
-      auto bound = static_cast<double>(requirement.bound);
-      if (requirement.atMost)
-        range.max = std::min(range.max, bound);
-      else
-        range.min = std::max(range.min, bound);
-    }
-  return range.min >= min && range.max <= max;
 }
 
 std::optional<Affine> affineCore(const dsl::Format &format, const dsl::Expr &core) {

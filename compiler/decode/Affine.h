@@ -8,10 +8,6 @@
 
 namespace rho::compiler {
 
-// Whether an expression is an integer from min to max for all numbers that the format's types and
-// requirements allow.
-bool isWithin(const dsl::Expr &expr, const dsl::Format &format, double min, double max);
-
 // A number is slope * element + offset.
 struct Affine {
   RowNumber slope, offset;

@@ -6,6 +6,7 @@
 #include "compiler/decode/Line.h"
 #include "compiler/decode/Remap.h"
 #include "compiler/decode/ScaleSequence.h"
+#include "compiler/decode/Within.h"
 #include "dsl/Evaluate.h"
 
 #include <algorithm>

@@ -158,6 +158,30 @@ TEST(Decode, BytesThatCouldCarryHaveNoSequence) {
   EXPECT_FALSE(decodeSequence(format, *format.value->operands[0], "s8"));
 }
 
+TEST(Decode, ARequirementSaysTheSameInEveryOrder) {
+  const std::string text = liquidQuant, written = "element * step + origin <= 255";
+  auto decodeWith = [&](const std::string &requirement) {
+    std::string changed = text;
+    const dsl::Format format =
+        formatOf(changed.replace(changed.find(written), written.size(), requirement));
+    return decodeSequence(format, *format.value->operands[0], "s8");
+  };
+  for (const char *same :
+       {"origin + element * step <= 255", "step * element + origin <= 255",
+        "255 - step * element - origin >= 0", "element * step + origin - 128 <= 127",
+        "2 * element * step + origin - element * step <= 255",
+        "-(origin + element * step) >= -255"}) {
+    const std::optional<DecodeSequence> decode = decodeWith(same);
+    ASSERT_TRUE(decode) << same;
+    EXPECT_EQ(decode->instructions(), 7) << same;
+  }
+  for (const char *other :
+       {"element * step + origin <= 256", "origin <= 255", "element * step <= 255",
+        "element * step - origin <= 255", "element * step + origin >= 0",
+        "2 * element * step + origin <= 255", "element * step + origin + 1 <= 257"})
+    EXPECT_FALSE(decodeWith(other)) << other;
+}
+
 class ScaleCodes : public testing::TestWithParam<DecodeCase> {};
 
 TEST_P(ScaleCodes, EveryScaleInEveryPlace) {
