@@ -155,8 +155,14 @@ Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &p
   });
   const Alternative winner = all.front();
   all.front().reason = "the winner; bound by " + boundBy(winner);
+  // In place of codes nothing may be rounded.
+  const std::optional<Scales> exact =
+      gemm.schedule.scales ? std::nullopt : target.gemm.schedule.scales;
   for (auto loser = all.begin() + 1; loser != all.end(); ++loser)
-    loser->reason = reasonOf(*loser, winner);
+    loser->reason = exact && loser->plan && loser->scales != *exact &&
+                            loser->cost.microseconds < winner.cost.microseconds
+                        ? "not considered: products with scales would be rounded"
+                        : reasonOf(*loser, winner);
   return all;
 }
 

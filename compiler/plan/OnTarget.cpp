@@ -209,6 +209,36 @@ std::optional<TargetGemm> withOperandScales(const dsl::Gemm &gemm, std::string_v
   return std::nullopt;
 }
 
+// Activations of integers as exact numbers of 16 bits, whose sums are scaled, beside groups of a
+// weight that are no multiple of wgmma's k for bytes, but of its k for 16 bits: codes would be left
+// to mma.sync.
+std::optional<TargetGemm> withShorterInstructions(const dsl::Gemm &gemm, std::string_view target) {
+  constexpr int64_t kOfBytes = 32, kOfHalves = 16;
+  const int64_t group = finestGroup(gemm.weight);
+  if (!targetOf(target).hasWgmma || !gemm.activation.element().type.isInteger() ||
+      gemm.weight.hasParts() || gemm.schedule.roles || group % kOfBytes == 0 ||
+      group % kOfHalves != 0 ||
+      gemm.schedule.scales.value_or(Scales::Accumulator) != Scales::Accumulator)
+    return std::nullopt;
+  for (const char *name : {"f16", "bf16"}) {
+    const dsl::ElementType type = dsl::ElementType::get(name);
+    TargetGemm result{gemm};
+    result.gemm.activation = dsl::valuesAs(type, gemm.activation, false);
+    result.gemm.schedule.scales = Scales::Accumulator; // products with them would be rounded
+    const Digits digits = digitsOfValues(gemm.activation, result.gemm.activation);
+    if (!holds(type, digits) || digits.largest > type.maxFinite())
+      continue;
+    Result<PlacedGemm> placed =
+        place(result.gemm, Scales::Accumulator, Roles::ImFP, tablesToTry(gemm), target, nullptr);
+    if (!placed || placed->operandRoundings + placed->decode.roundings > 0)
+      continue;
+    result.reason = "scales for each " + std::to_string(group) + " of k are finer than " +
+                    std::to_string(kOfBytes) + ", the k of wgmma for codes";
+    return result;
+  }
+  return std::nullopt;
+}
+
 // The same in place of codes that have a kernel, where it is faster: integer sums are converted
 // before they are scaled, and floats have their instruction's k of 32.
 std::optional<TargetGemm> inPlaceOfCodes(const dsl::Gemm &gemm, std::string_view target) {
@@ -219,13 +249,13 @@ std::optional<TargetGemm> inPlaceOfCodes(const dsl::Gemm &gemm, std::string_view
   if (group > (gemm.activation.element().type.isInteger() ? ofIntegers : ofFloats))
     return std::nullopt;
   std::optional<TargetGemm> found = withOperandScales(gemm, target);
-  if (found && found->saturates)
+  if (!found)
+    return withShorterInstructions(gemm, target);
+  if (found->saturates)
     return std::nullopt;
-  if (found)
-    found->reason = "beside codes the sums of every " + std::to_string(group) +
-                    " of k would be scaled, by CUDA cores with 1/" +
-                    dsl::printNumber(rhoOf(target)) +
-                    " of the throughput of tensor cores, which is slower";
+  found->reason = "beside codes the sums of every " + std::to_string(group) +
+                  " of k would be scaled, by CUDA cores with 1/" + dsl::printNumber(rhoOf(target)) +
+                  " of the throughput of tensor cores, which is slower";
   return found;
 }
 

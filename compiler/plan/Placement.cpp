@@ -211,8 +211,10 @@ private:
           DiagId::no_mma_on_target,
           {activation.name, result.mmaType, std::string(target), targetsWith(result.mmaType)});
     // Neither wgmma nor anything later than sm_89 has 4-bit integers (ptxas 13.0 makes of their s4
-    // instruction bitwise operations and two of s8): the same integers, widened.
-    if (result.mmaType == "s4" && (roles != Roles::Uniform || !targetOf(target).hasS4))
+    // instruction bitwise operations and two of s8), nor has every weight: the same integers,
+    // widened.
+    if (result.mmaType == "s4" && (roles != Roles::Uniform || !targetOf(target).hasS4 ||
+                                   !decodeSequence(weight, *w.core, result.mmaType)))
       result.mmaType = "s8";
     dsl::ElementType operand = dsl::ElementType::get(result.mmaType);
     result.weightBits = weight.element().type.bits();

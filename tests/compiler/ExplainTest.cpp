@@ -79,6 +79,26 @@ TEST_F(Explain, HowActivationsAreStored) {
             "not considered; activation stored as bf16, but there is a kernel for codes");
 }
 
+// wgmma has 32 of k for bytes and 16 for f16: what scales every 16 need not be left to mma.sync.
+TEST_F(Explain, FineScalesBesideIntegersAreOfSumsOfNumbers) {
+  for (const char *group : {"16", "48", "80"}) {
+    gemm =
+        parse(
+            "import \"rho:int8_token\"\nformat w { element: s4 scale: f16 per k[" +
+            std::string(group) +
+            "] value = element * scale }\ngemm g { weight: w activation: int8_token output: f16 }")
+            .gemms.at(0);
+    const auto all =
+        explain(gemm, {1024, 8192, 8192}, modelOf(*shippedDevice("h200")), nullptr).value();
+    EXPECT_EQ(all.front().stored, "f16") << group;
+    EXPECT_EQ(all.front().scales, Scales::Accumulator) << group;
+    EXPECT_EQ(all.front().roles, Roles::ImFP) << group;
+    EXPECT_EQ(find(all, Scales::Operand, Roles::ImFP).reason,
+              "not considered: products with scales would be rounded")
+        << group;
+  }
+}
+
 // The winner is the fastest of those that are trusted.
 TEST_F(Explain, NoLoserOfAFixedNumberOfWarpsIsFaster) {
   for (const char *warps : {"1 x 3", "1 x 6", "1 x 3 x 2"})

@@ -369,6 +369,13 @@ TEST(Factors, ThatAreSumsAreWithinTheBound) {
         expectWithinBound(weight, activation, way);
 }
 
+TEST(Groups, ThatAreFinerThanWgmmaForCodesAreWithinTheBound) {
+  constexpr Way planned{"pipeline: 3", "sm_90a", {9, 80, 384}};
+  for (const char *group : {"f16 per k[16]", "f16 per k[48]"})
+    for (const char *element : {"s4", "s8"})
+      expectWithinBound(product("w", element, group), "int8_token", planned);
+}
+
 TEST(Blocks, OfRowsAreWithinTheBound) {
   Weight weight = product("w", "e4m3", "f32 per n[32] k[128]");
   expectWithinBound(weight, "fp8_token", warpgroups);
