@@ -36,6 +36,14 @@ TEST(Lexer, NumbersHaveTheirExactValues) {
   EXPECT_EQ(lexed->tokens[5].kind, TokenKind::Real);
 }
 
+TEST(Lexer, AByteOrderMarkMayBeFirst) {
+  auto lexed = run("\xef\xbb\xbfgemm");
+  EXPECT_EQ(lexed->errors, 0u);
+  ASSERT_EQ(lexed->tokens.size(), 2u);
+  EXPECT_EQ(lexed->tokens[0].text, "gemm");
+  EXPECT_EQ(run("gemm \xef\xbb\xbf")->errors, 1u);
+}
+
 TEST(Lexer, LongestPunctuationWins) {
   auto lexed = run("<<>><=>==");
   ASSERT_EQ(lexed->tokens.size(), 6u);
