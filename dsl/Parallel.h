@@ -29,6 +29,13 @@ private:
   const unsigned before;
 };
 
+// Threads that work on so many numbers is worth, at most as many as there may be: one more takes as
+// long to begin as encoding some ten thousand of them.
+inline unsigned threadsWorth(int64_t numbers) {
+  const auto worth = static_cast<unsigned>(std::clamp<int64_t>(numbers / 16384, 1, 65536));
+  return ThreadLimit::most() > 0 ? std::min(worth, ThreadLimit::most()) : worth;
+}
+
 // Calls work(next) on up to `threads` threads (0: one for each core). Each call takes indices with
 // next() until that gives one not below `count`; every index is given once. Results must not depend
 // on which thread takes which index. What work throws on any thread is thrown by this, after all of

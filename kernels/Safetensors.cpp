@@ -1,6 +1,7 @@
 // The safetensors container: https://huggingface.co/docs/safetensors, section Format.
 #include "dsl/Findings.h"
 #include "dsl/Numbers.h"
+#include "dsl/Utf8.h"
 #include "kernels/HeaderScanner.h"
 #include "kernels/TensorHeader.h"
 
@@ -86,7 +87,7 @@ private:
     if (scanner.take("}"))
       return;
     do {
-      std::string key = readString();
+      std::string key = readString("a name in " + what);
       if (ok() && !scanner.take(":"))
         fail("':' is missing after '" + dsl::shown(key) + "'");
       if (ok() && !keys.insert(key).second)
@@ -136,10 +137,10 @@ private:
     appendUtf8(text, point);
   }
 
-  std::string readString() {
+  std::string readString(const std::string &what) {
     std::string text;
     if (!scanner.take("\"")) {
-      fail("a string is missing");
+      fail(what + " is no string");
       return text;
     }
     while (ok()) {
@@ -169,13 +170,15 @@ private:
       counts.push_back(count.value_or(0));
     } while (ok() && scanner.take(","));
     if (ok() && !scanner.take("]"))
-      fail(what + " does not end with ']'");
+      fail(what + " has neither ',' nor ']' behind a count");
     return counts;
   }
 
   void readMetadata() {
     std::set<std::string> keys;
-    readObject("'__metadata__'", keys, [&](const std::string &key) { texts[key] = readString(); });
+    readObject("'__metadata__'", keys, [&](const std::string &key) {
+      texts[key] = readString("'" + dsl::shown(key) + "' in '__metadata__'");
+    });
   }
 
   void readTensor(TensorEntry &tensor) {
@@ -184,7 +187,7 @@ private:
     std::set<std::string> keys;
     readObject(what, keys, [&](const std::string &key) {
       if (key == "dtype")
-        tensor.type = readString();
+        tensor.type = readString("the dtype of " + what);
       else if (key == "shape")
         tensor.shape = readCounts("the shape of " + what);
       else if (key == "data_offsets")
@@ -253,6 +256,8 @@ TensorHeader readSafetensorsHeader(std::string_view file) {
     return fail("its header is said to have " + std::to_string(length) + " bytes, " +
                 std::to_string(file.size() - 8) + " follow and " + std::to_string(mostHeaderBytes) +
                 " are possible");
+  if (std::optional<size_t> at = dsl::firstByteOfNoCharacter(file.substr(8, length)))
+    return fail("byte " + std::to_string(*at) + " of its header begins no character of UTF-8");
   JsonReader reader(file.substr(8, length));
   header.tensors = reader.read();
   if (!reader.problem().empty())

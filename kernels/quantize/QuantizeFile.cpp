@@ -1,6 +1,7 @@
 #include "kernels/quantize/QuantizeFile.h"
 
 #include "dsl/Findings.h"
+#include "dsl/Parallel.h"
 #include "kernels/quantize/QuantizedFile.h"
 #include "kernels/quantize/StoredTransform.h"
 
@@ -135,6 +136,8 @@ private:
 
   Status quantize(const TensorEntry &tensor, SafetensorsWriter &writer) {
     dsl::MatrixView view = *file.matrix(tensor);
+    const dsl::ThreadLimit threads(options.activations ? 0 // with products of them
+                                                       : dsl::threadsWorth(view.rows * view.k));
     Result<EncodedLayer> layer = encode(tensor.name, view);
     if (!layer)
       return std::move(layer.error());

@@ -264,6 +264,7 @@ private:
   Status change(const TensorEntry &tensor, const Task &task, SafetensorsWriter &writer) {
     const std::optional<dsl::MatrixView> vector = vectorOf(file, tensor);
     const dsl::MatrixView view = vector ? *vector : *file.matrix(tensor);
+    const dsl::ThreadLimit threads(dsl::threadsWorth(view.rows * view.k));
     const Matrix stored = matrixOf(view, options.threads);
     if (Status finite = checkNumbers(stored, DiagId::non_finite_input); !finite)
       return refused(tensor, finite.error().diagnostics[0].message);

@@ -1,4 +1,5 @@
 #include "dsl/Findings.h"
+#include "dsl/Parallel.h"
 #include "kernels/quantize/EncodeLayer.h"
 #include "kernels/quantize/QuantizedFile.h"
 #include "kernels/quantize/StoredTransform.h"
@@ -97,6 +98,7 @@ public:
           return inputs.error();
         x = *std::move(inputs);
       }
+      const dsl::ThreadLimit few(x.x.empty() ? dsl::threadsWorth(weight.rows * weight.k) : 0);
       auto add = [&](const std::string &name, const auto &encoded) -> Status {
         progress.update("comparing " + progressBar(done, total) + ", " + dsl::visible(tensor.name) +
                         " in " + name);

@@ -147,7 +147,17 @@ TEST_F(TensorFileTest, refusesMalformedSafetensors) {
   EXPECT_EQ(headerError(R"({"w":1})"), expected("'w' is not an object"));
   EXPECT_EQ(headerError(R"({"w":{},})"),
             expected("'w' lacks one of dtype, shape and data_offsets"));
-  EXPECT_EQ(headerError(R"({"__metadata__":{"a":1}})"), expected("a string is missing"));
+  EXPECT_EQ(headerError(R"({"__metadata__":{"a":1}})"),
+            expected("'a' in '__metadata__' is no string"));
+  EXPECT_EQ(headerError("{"), expected("a name in the header is no string"));
+  EXPECT_EQ(changed("\"F32\"", "32"), expected("the dtype of 'w' is no string"));
+  for (const char *bytes : {"\x80", "\xc1\x81", "\xe0\x9f\x80", "\xed\xa0\x80", "\xf0\x8f\x80\x80",
+                            "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xc3", "\xe2\x82"})
+    EXPECT_EQ(headerError(std::string("{\"") + bytes + "\":{}}"),
+              expected("byte 2 of its header begins no character of UTF-8"))
+        << bytes;
+  EXPECT_EQ(headerError("{\"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\":1}"),
+            expected("'\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80' is not an object"));
   EXPECT_EQ(headerError(R"({"__metadata__":{"a":"1","a":"2"}})"),
             expected("'a' stands twice in '__metadata__'"));
   EXPECT_EQ(headerError("{" + twoByThree.substr(1, 55) + "," + twoByThree.substr(1)),
@@ -158,7 +168,8 @@ TEST_F(TensorFileTest, refusesMalformedSafetensors) {
   EXPECT_EQ(changed("\"shape\":[2,3],", "\"dtype\":\"F32\","),
             expected("'dtype' stands twice in 'w'"));
   EXPECT_EQ(changed("F32", "F31"), expected("'F31', the dtype of 'w', is not known"));
-  EXPECT_EQ(changed("[2,3]", "[2,3.5]"), expected("the shape of 'w' does not end with ']'"));
+  EXPECT_EQ(changed("[2,3]", "[2,3.5]"),
+            expected("the shape of 'w' has neither ',' nor ']' behind a count"));
   EXPECT_EQ(changed("[2,3]", "[2,-3]"),
             expected("the shape of 'w' holds something that is no count"));
   EXPECT_EQ(changed("[2,3]", "[2,03]"),
