@@ -11,10 +11,10 @@ import ctypes
 import os
 
 F32, F16, BF16 = range(3)
-TEXTS = ["version", "error_text", "error_id", "device_name", "device_target", "module_gemm_name", "gemm_weight_layout", "gemm_plan",
-         "gemm_warning", "weight_file_name", "weight_format", "weight_declarations"]
-NUMBERS = ["buffer_bytes", "module_gemm_count", "gemm_m", "gemm_n", "gemm_k",
-           "gemm_packed_weight_bytes", "gemm_workspace_bytes", "error_count", "gemm_warning_count", "weight_file_count", "weight_n",
+TEXTS = ["version", "error_text", "error_id", "device_name", "device_target", "module_gemm_name", "gemm_weight_layout",
+         "gemm_plan", "gemm_warning", "weight_file_name", "weight_format", "weight_declarations"]
+NUMBERS = ["error_count", "module_gemm_count", "buffer_bytes", "gemm_m", "gemm_n", "gemm_k",
+           "gemm_packed_weight_bytes", "gemm_workspace_bytes", "gemm_warning_count", "weight_file_count", "weight_n",
            "weight_k"]
 # Functions that make another kind of handle than the one they are named after.
 KIND_OF = {"device_allocate": "buffer", "device_view": "buffer", "gemm_pack_weights": "buffer",
