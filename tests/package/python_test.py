@@ -26,6 +26,13 @@ def main(library, declaration):
     gemm = rho.make("engine_compile", engine, module, "", M, N, K)
     assert rho.get("gemm_n", gemm) == N and "tile" in rho.get("gemm_plan", gemm)
 
+    try:
+        rho.get("gemm_n", device)
+    except TypeError as error:
+        assert "rho_gemm_n of a handle of rho_device" in str(error), error
+    else:
+        raise AssertionError("a device was taken for a gemm")
+
     # Integers of 4 bits, whose scale is then 1 or near it, and small ones, which f16 holds.
     random.seed(1)
     w = [random.randint(-7, 7) for _ in range(N * K)]
