@@ -216,9 +216,8 @@ std::optional<TargetGemm> withShorterInstructions(const dsl::Gemm &gemm, std::st
   constexpr int64_t kOfBytes = 32, kOfHalves = 16;
   const int64_t group = finestGroup(gemm.weight);
   if (!targetOf(target).hasWgmma || !gemm.activation.element().type.isInteger() ||
-      gemm.weight.hasParts() || gemm.schedule.roles || group % kOfBytes == 0 ||
-      group % kOfHalves != 0 ||
-      gemm.schedule.scales.value_or(Scales::Accumulator) != Scales::Accumulator)
+      gemm.weight.hasParts() || gemm.schedule.roles || gemm.schedule.scales ||
+      group % kOfBytes == 0 || group % kOfHalves != 0)
     return std::nullopt;
   for (const char *name : {"f16", "bf16"}) {
     const dsl::ElementType type = dsl::ElementType::get(name);

@@ -144,12 +144,15 @@ TEST(BlockScaled, WhatHasNoInstructionIsRefusedWithTheReason) {
           {"int4_g128", "nvfp4_token", "", "sm_120a",
            "no decode from 'element' of 'int4_g128' to e2m1 operands, which activation "
            "'nvfp4_token' needs: its numbers are not all ones of e2m1, times any power of two"},
-          {"awq_g128", "int4_token", "", "sm_80",
-           "no decode from 'element - zero' of 'awq_g128' to s4 operands, which activation "
-           "'int4_token' needs: it can be -15, which s4 does not hold"},
-          {"int3_asym_g128", "int4_token", "", "sm_80",
-           "no decode from 'element - zero' of 'int3_asym_g128' to s4 operands, which activation "
-           "'int4_token' needs: operands of 4 bits are codes as they are stored"},
+          {"awq_g128", "nvfp4_token", "", "sm_120a",
+           "no decode from 'element - zero' of 'awq_g128' to e2m1 operands, which activation "
+           "'nvfp4_token' needs: it can be -15, which e2m1 does not hold"},
+          {"int2_g128", "nvfp4_token", "", "sm_120a",
+           "no decode from 'element' of 'int2_g128' to e2m1 operands, which activation "
+           "'nvfp4_token' needs: operands of 4 bits are codes as they are stored"},
+          {"fp8_channel", "int4_token", "", "sm_80",
+           "no decode from 'element' of 'fp8_channel' to s8 operands, which activation "
+           "'int4_token' needs: its numbers are not all ones of s8, times any power of two"},
           {"razer_g16", "fp8_token", "", "sm_89",
            "no decode from 'element' of 'razer_g16' to e4m3 operands, which activation 'fp8_token' "
            "needs: 'special' is a number that only the kernel sees, of which it makes no e4m3"},

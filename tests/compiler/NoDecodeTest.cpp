@@ -179,7 +179,10 @@ TEST(OnTarget, FineGroupsBesideCodesAreMultipliedAsNumbersWhereThatIsFaster) {
   EXPECT_EQ(storedAs("nv", "fp8", "sm_90a"), "f16");
   EXPECT_EQ(storedAs("mx", "fp8", "sm_90a"), "e4m3");   // sums are floats
   EXPECT_EQ(storedAs("mx", "fp8", "sm_80"), "bf16");    // which has no such instruction
-  EXPECT_EQ(storedAs("wide", "int8", "sm_90a"), "s8");  // products are rounded
+  EXPECT_EQ(storedAs("wide", "int8", "sm_80"), "s8");   // products are rounded
+  EXPECT_EQ(storedAs("wide", "int8", "sm_90a"), "f16"); // and wgmma takes no 16 of k in codes
+  EXPECT_EQ(storedAs("wide", "int8", "sm_90a", "schedule { scales: accumulator }"), "s8");
+  EXPECT_EQ(storedAs("wide", "int8", "sm_90a", "schedule { roles: uniform }"), "s8");
   EXPECT_EQ(storedAs("nv", "grouped", "sm_90a"), "s8"); // not exact without its scales
   // Numbers beyond those of bf16 stay codes, and saturate where codes have no kernel.
   EXPECT_EQ(storedAs("nv", "mx8", "sm_90a"), "e4m3");
