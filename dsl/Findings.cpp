@@ -67,27 +67,6 @@ std::string Findings::place(Span span) const {
 
 namespace {
 
-// The first character of a text and how many bytes it has; 0: they are no UTF-8.
-struct Character {
-  uint32_t code;
-  size_t bytes;
-};
-Character firstOf(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  const size_t bytes = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-  if (bytes == 0 || lead > 0xf4 || bytes > text.size())
-    return {};
-  uint32_t code = bytes == 1 ? lead : lead & (0x7fU >> bytes);
-  for (size_t i = 1; i < bytes; ++i) {
-    if (!continuesCharacter(text[i]))
-      return {};
-    code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3fU);
-  }
-  constexpr uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code < 0xe000;
-  return code < least[bytes] || surrogate || code > 0x10ffff ? Character{} : Character{code, bytes};
-}
-
 // Controls, and what has no shape of its own or changes that of its neighbours.
 bool isInvisible(uint32_t code) {
   struct Range {
@@ -105,7 +84,7 @@ bool isInvisible(uint32_t code) {
 std::string visible(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    const Character next = firstOf(text);
+    const Character next = firstCharacter(text);
     const size_t bytes = std::max<size_t>(next.bytes, 1);
     const auto byte = static_cast<unsigned char>(text[0]);
     if (next.bytes != 0 && !isInvisible(next.code))

@@ -4,9 +4,7 @@
 #include "runtime/RhoCHandles.h"
 
 using namespace rho;
-using rho::c::given;
-using rho::c::textOf;
-using rho::c::valueOf;
+using namespace rho::c;
 
 struct rho_weight_file {
   WeightFile value;
@@ -30,7 +28,7 @@ size_t rho_weight_file_count(const rho_weight_file *file) {
 }
 
 const char *rho_weight_file_name(const rho_weight_file *file, size_t index) {
-  return index < rho_weight_file_count(file) ? file->names[index].c_str() : "";
+  return file == nullptr ? "" : nameAt(file->names, index);
 }
 
 void rho_weight_file_free(rho_weight_file *file) { delete file; }

@@ -5,12 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-using namespace rho;
-using rho::c::ended;
-using rho::c::given;
-using rho::c::textOf;
-using rho::c::valueOf;
-
 namespace rho::c {
 
 rho_error *noRoom() noexcept {
@@ -19,11 +13,6 @@ rho_error *noRoom() noexcept {
 }
 
 namespace {
-
-// Of names, one that there is, else "".
-const char *at(const std::vector<std::string> &names, size_t index) {
-  return index < names.size() ? names[index].c_str() : "";
-}
 
 rho_module *moduleHandle(Module module) {
   std::vector<std::string> gemms = module.gemms();
@@ -90,6 +79,7 @@ Result<EngineOptions> engineOptions(const rho_engine_options *given) {
 } // namespace
 } // namespace rho::c
 
+using namespace rho;
 using namespace rho::c;
 
 const char *rho_error_text(const rho_error *error) {
@@ -156,7 +146,7 @@ size_t rho_module_gemm_count(const rho_module *module) {
 }
 
 const char *rho_module_gemm_name(const rho_module *module, size_t index) {
-  return module == nullptr ? "" : at(module->gemms, index);
+  return module == nullptr ? "" : nameAt(module->gemms, index);
 }
 
 void rho_module_free(rho_module *module) { delete module; }
@@ -303,7 +293,7 @@ size_t rho_gemm_warning_count(const rho_gemm *gemm) {
 }
 
 const char *rho_gemm_warning(const rho_gemm *gemm, size_t index) {
-  return at(valueOf(gemm).report().warnings, index);
+  return nameAt(valueOf(gemm).report().warnings, index);
 }
 
 rho_error *rho_gemm_pack_weights(const rho_gemm *gemm, const void *host, rho_scalar_type type,

@@ -43,6 +43,11 @@ namespace rho::c {
 
 inline std::string textOf(const char *text) { return text == nullptr ? "" : text; }
 
+// Of names, one that there is, else "".
+inline const char *nameAt(const std::vector<std::string> &names, size_t index) {
+  return index < names.size() ? names[index].c_str() : "";
+}
+
 // What a null handle stands for is an empty one.
 template <class Handle> const auto &valueOf(const Handle *handle) {
   static const decltype(Handle::value) empty{};

@@ -23,25 +23,16 @@ struct IntegerSum {
 
   // Adds `factor` times an expression; false beyond 64 bits.
   bool add(const Expr &expr, const dsl::Format &format, int64_t factor) {
-    int64_t product = 0;
-    switch (expr.kind) {
-    case Expr::Kind::Integer:
-      return !__builtin_mul_overflow(expr.integer, factor, &product) &&
-             !__builtin_add_overflow(constant, product, &constant);
-    case Expr::Kind::Negate:
-      return !__builtin_sub_overflow(int64_t{0}, factor, &product) &&
-             add(*expr.operands[0], format, product);
-    case Expr::Kind::Binary:
-      if (expr.op == Expr::Op::Add)
-        return add(*expr.operands[0], format, factor) && add(*expr.operands[1], format, factor);
-      if (expr.op == Expr::Op::Sub)
-        return !__builtin_sub_overflow(int64_t{0}, factor, &product) &&
-               add(*expr.operands[0], format, factor) && add(*expr.operands[1], format, product);
-      break;
-    default:
-      break;
-    }
-    return addProduct(expr, format, factor);
+    const bool isSum = expr.kind == Expr::Kind::Binary && expr.op == Expr::Op::Add;
+    const bool isDifference = expr.kind == Expr::Kind::Binary && expr.op == Expr::Op::Sub;
+    const bool isNegated = expr.kind == Expr::Kind::Negate;
+    if (!isSum && !isDifference && !isNegated)
+      return addProduct(expr, format, factor);
+    int64_t last = factor; // of the last operand
+    if (!isSum && __builtin_sub_overflow(int64_t{0}, factor, &last))
+      return false;
+    return (isNegated || add(*expr.operands[0], format, factor)) &&
+           add(*expr.operands.back(), format, last);
   }
 
 private:
@@ -57,7 +48,8 @@ private:
       product += (product.empty() ? "" : " * ") + name;
     int64_t &sum = terms[product];
     const bool fits = !__builtin_add_overflow(sum, factor, &sum);
-    std::erase_if(terms, [](const auto &term) { return term.second == 0; });
+    if (sum == 0)
+      terms.erase(product);
     return fits;
   }
 

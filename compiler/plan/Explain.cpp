@@ -30,10 +30,14 @@ std::string boundBy(const Alternative &alternative) {
   return std::string(name(part)) + ", " + fixed(cost[part], cost[part] < 100 ? 1 : 0) + " us of it";
 }
 
-std::string reasonOf(const Alternative &loser, const Alternative &winner) {
+// `exact`: the scales with which numbers in place of codes round nothing, where that decided.
+std::string reasonOf(const Alternative &loser, const Alternative &winner,
+                     std::optional<Scales> exact) {
   if (!loser.plan)
     return "not legal: " + loser.plan.error().diagnostics[0].message;
   double ratio = loser.plan->predictedMicroseconds / winner.plan->predictedMicroseconds;
+  if (ratio < 1 && loser.scales != exact.value_or(loser.scales))
+    return "not considered: products with scales would be rounded";
   if (ratio < 1 && loser.mayOverflow && !winner.mayOverflow)
     return "not trusted: scales of more than 8 bits without the weight's others may leave the "
            "range "
@@ -155,14 +159,10 @@ Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &p
   });
   const Alternative winner = all.front();
   all.front().reason = "the winner; bound by " + boundBy(winner);
-  // In place of codes nothing may be rounded.
   const std::optional<Scales> exact =
       gemm.schedule.scales ? std::nullopt : target.gemm.schedule.scales;
   for (auto loser = all.begin() + 1; loser != all.end(); ++loser)
-    loser->reason = exact && loser->plan && loser->scales != *exact &&
-                            loser->cost.microseconds < winner.cost.microseconds
-                        ? "not considered: products with scales would be rounded"
-                        : reasonOf(*loser, winner);
+    loser->reason = reasonOf(*loser, winner, exact);
   return all;
 }
 
