@@ -17,6 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <thread>
 
 namespace rho::tool {
@@ -32,15 +33,16 @@ public:
     const char *named = std::getenv("TMPDIR");
     const bool isNamed = named && *named != '\0';
     const std::string pattern = std::string(isNamed ? named : "/tmp") + "/rho-bench-XXXXXX";
+    auto held = std::make_unique<const files::SignalsHeld>(); // before there is a folder to lose
     std::string path = pattern;
     if (!mkdtemp(path.data()))
       return makeError(DiagId::file_not_writable,
                        {pattern, std::string(std::strerror(errno)) +
                                      (isNamed ? ", its folder is that of $TMPDIR" : "")});
-    return std::make_unique<TemporaryFolder>(path);
+    return std::make_unique<TemporaryFolder>(std::move(path), std::move(held));
   }
-  explicit TemporaryFolder(std::string path)
-      : path(std::move(path)), watcher([this] { watch(); }) {}
+  TemporaryFolder(std::string path, std::unique_ptr<const files::SignalsHeld> held)
+      : path(std::move(path)), held(std::move(held)), watcher([this] { watch(); }) {}
   ~TemporaryFolder() {
     done = true;
     watcher.join();
@@ -48,6 +50,8 @@ public:
   }
   TemporaryFolder(const TemporaryFolder &) = delete;
   TemporaryFolder &operator=(const TemporaryFolder &) = delete;
+  // While it lives files may be written: a signal ends the process after it, with none left.
+  std::scoped_lock<std::mutex> use() { return std::scoped_lock(writing); }
   const std::string path;
 
 private:
@@ -55,7 +59,7 @@ private:
     std::error_code ignored;
     std::filesystem::remove_all(path, ignored);
   }
-  void watch() const {
+  void watch() {
     const sigset_t ending = files::SignalsHeld::set();
     constexpr timespec pause{0, 50'000'000};
     while (!done) {
@@ -63,13 +67,15 @@ private:
       struct sigaction action = {};
       if (signal < 0 || sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN)
         continue;
+      const std::scoped_lock unused(writing);
       remove();
       pthread_sigmask(SIG_UNBLOCK, &ending, nullptr);
       std::raise(signal);
     }
   }
 
-  const files::SignalsHeld held; // for the watcher, by all threads
+  const std::unique_ptr<const files::SignalsHeld> held; // for the watcher, by all threads
+  std::mutex writing;
   std::atomic<bool> done = false;
   std::thread watcher;
 };
@@ -200,8 +206,8 @@ std::string plot(const std::vector<BenchRow> &rows, const Device &device) {
 
 class Bench {
 public:
-  Bench(const Device &device, uint64_t seed, std::string folder, bool useTuned)
-      : device(device), operands(device, seed), folder(std::move(folder)), useTuned(useTuned) {}
+  Bench(const Device &device, uint64_t seed, TemporaryFolder &folder, bool useTuned)
+      : device(device), operands(device, seed), folder(folder), useTuned(useTuned) {}
 
   Result<BenchRow> measure(const std::string &path, const std::string &name,
                            const GemmShape &shape) {
@@ -239,7 +245,7 @@ private:
     auto compile = [&](bool diskCache, double &milliseconds, bool again = false) -> Result<Gemm> {
       EngineOptions options;
       options.diskCache = diskCache;
-      options.cacheDirectory = folder;
+      options.cacheDirectory = folder.path;
       options.useTuned = useTuned;
       options.tunedDirectory = usual->tuned.directory;
       Result<Engine> engine = Engine::create(device, options);
@@ -265,6 +271,7 @@ private:
       return cold;
     for (const CompileReport::Stage &stage : cold->report().stages)
       latency.stages[stage.name] += stage.milliseconds;
+    const auto used = folder.use();
     double filling = 0;
     if (Result<Gemm> filled = compile(true, filling); !filled)
       return filled;
@@ -297,7 +304,7 @@ private:
 
   const Device &device;
   TimingOperands operands;
-  const std::string folder; // of kernels; tuned plans are where rho tune keeps them
+  TemporaryFolder &folder; // of kernels; tuned plans are where rho tune keeps them
   const bool useTuned;
 };
 
@@ -367,7 +374,7 @@ Result<int> benchCommand(const Options &options) {
   std::vector<int64_t> sizesN = options.counts("--n", {extent});
   std::vector<int64_t> sizesK = options.counts("--k", {extent});
 
-  Bench bench(*device, static_cast<uint64_t>(options.count("--seed").value_or(1)), (*folder)->path,
+  Bench bench(*device, static_cast<uint64_t>(options.count("--seed").value_or(1)), **folder,
               !options.has("--untuned"));
   std::vector<BenchRow> rows;
   int code = success;

@@ -179,24 +179,32 @@ TEST(BenchTest, writesOneRowAShape) {
   EXPECT_THAT(lines[4], HasSubstr(",3,64,128,"));
 }
 
-// The folder of its kernels, wherever a signal ends the process.
+// The folder of its kernels, wherever a signal ends the process: before it has a file, while
+// kernels are written, after.
 TEST(BenchTest, leavesNothingInTheTemporaryFolder) {
   const std::string temporary = scratchFolder() + "temporary";
   std::filesystem::create_directory(temporary);
-  setenv("TMPDIR", temporary.c_str(), 1);
-  ToolProcess process = startTool({"bench", gemmFile("int4_g128_f16"), "--m", "1,2,3,4,5,6,7,8",
-                                   "--n", "512,1024", "--k", "512,1024", "--device", "sm_80"});
+  for (const int milliseconds : {0, 10, 60, 110, 160, 260}) {
+    setenv("TMPDIR", temporary.c_str(), 1);
+    ToolProcess process = startTool({"bench", gemmFile("int4_g128_f16"), "--m", "1,2,3,4,5,6,7,8",
+                                     "--n", "512,1024", "--k", "512,1024", "--device", "sm_80"});
+    unsetenv("TMPDIR");
+    while (std::filesystem::is_empty(temporary))
+      ASSERT_EQ(usleep(50), 0);
+    usleep(static_cast<useconds_t>(milliseconds) * 1000);
+    kill(process.child, SIGINT);
+    EXPECT_EQ(process.wait().code, -1);
+    EXPECT_TRUE(std::filesystem::is_empty(temporary)) << "after " << milliseconds << " ms";
+  }
+}
+
+TEST(BenchTest, refusesATemporaryFolderThatCannotBeWritten) {
   setenv("TMPDIR", "/none", 1);
   const ToolResult lost = runTool({"bench", gemmFile("int4_g128_f16"), "--device", "sm_80"});
   unsetenv("TMPDIR");
   EXPECT_EQ(lost.code, 1);
   EXPECT_EQ(lost.err, "error: '/none/rho-bench-XXXXXX' cannot be written: No such file or "
                       "directory, its folder is that of $TMPDIR [file_not_writable]\n");
-  while (std::filesystem::is_empty(temporary))
-    usleep(1000);
-  kill(process.child, SIGINT);
-  EXPECT_EQ(process.wait().code, -1);
-  EXPECT_TRUE(std::filesystem::is_empty(temporary));
 }
 
 TEST(BenchTest, suitesAreForGpus) {
