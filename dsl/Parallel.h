@@ -11,13 +11,13 @@
 
 namespace rho::dsl {
 
-// Until destroyed parallel() of this thread takes at most so many threads (0: as before), all that
-// those begin included.
+// Until destroyed parallel() of this thread takes at most so many threads (0: any number), all that
+// those begin included. Of limits inside of each other the least holds.
 class ThreadLimit {
 public:
   explicit ThreadLimit(unsigned most) : before(limit) {
     if (most > 0)
-      limit = most;
+      limit = limit > 0 ? std::min(limit, most) : most;
   }
   ~ThreadLimit() { limit = before; }
   ThreadLimit(const ThreadLimit &) = delete;
@@ -29,11 +29,10 @@ private:
   const unsigned before;
 };
 
-// Threads that work on so many numbers is worth, at most as many as there may be: one more takes as
-// long to begin as encoding some ten thousand of them.
+// Threads that work on so many numbers is worth: one more takes as long to begin as encoding some
+// ten thousand of them.
 inline unsigned threadsWorth(int64_t numbers) {
-  const auto worth = static_cast<unsigned>(std::clamp<int64_t>(numbers / 16384, 1, 65536));
-  return ThreadLimit::most() > 0 ? std::min(worth, ThreadLimit::most()) : worth;
+  return static_cast<unsigned>(std::clamp<int64_t>(numbers / 16384, 1, 65536));
 }
 
 // Calls work(next) on up to `threads` threads (0: one for each core). Each call takes indices with

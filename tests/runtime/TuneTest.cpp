@@ -304,6 +304,11 @@ TEST_F(TuneTest, ThreadsAreAtMostThoseOfTheEngine) {
   };
   EXPECT_EQ(threads(1), 1U);
   EXPECT_LE(threads(3), 3U);
+  {
+    const dsl::ThreadLimit outer(1);
+    EXPECT_EQ(threads(4), 1U); // what calls it may have no more
+    EXPECT_EQ(threads(0), 1U);
+  }
   EXPECT_EQ(dsl::ThreadLimit::most(), 0U);
 }
 
