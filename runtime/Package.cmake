@@ -53,6 +53,17 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/rho-config-version.cmake
 set_target_properties(rho_shared rho PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON) # to LLVM's folder
 install(TARGETS rho_shared EXPORT rho-targets)
 install(EXPORT rho-targets NAMESPACE rho:: DESTINATION ${package})
+# For builds without CMake. Its prefix is where the file is, so the tree may be moved.
+file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/rho.pc @ONLY CONTENT [[
+prefix=${pcfiledir}/@up@
+Name: rho
+Description: JIT compiler for quantized GEMMs
+Version: @PROJECT_VERSION@
+Cflags: -I${prefix}/@CMAKE_INSTALL_INCLUDEDIR@/rho
+Libs: -L${prefix}/@CMAKE_INSTALL_LIBDIR@ -lrho
+]])
+install(FILES ${CMAKE_BINARY_DIR}/rho.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${CMAKE_BINARY_DIR}/rho-config.cmake ${CMAKE_BINARY_DIR}/rho-config-version.cmake
   DESTINATION ${package})
 install(TARGETS rho)

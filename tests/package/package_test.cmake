@@ -35,6 +35,13 @@ run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/build -G Ninja
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache ${WORK}/build/gemm ${prefix}/share/rho/kernels/gemms/int4_g128_f16.rho)
 run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache ${WORK}/build/gemm_c)
+# Without CMake.
+get_filename_component(libraries ${library} DIRECTORY)
+execute_process(COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${libraries}/pkgconfig pkg-config --cflags --libs rho
+  OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+separate_arguments(flags)
+run(${C_COMPILER} ${EXAMPLES}/gemm.c ${flags} -lm -o ${WORK}/gemm_by_flags)
+run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache LD_LIBRARY_PATH=${libraries} ${WORK}/gemm_by_flags)
 execute_process(COMMAND ${WORK}/build/at_exit ${library} TIMEOUT 60 OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
 if(NOT said MATCHES "\\[process_ends\\]")
   message(FATAL_ERROR "a compilation when the process ends: ${said}")
