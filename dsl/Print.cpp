@@ -4,6 +4,7 @@
 #include "dsl/Operators.h"
 
 #include <algorithm>
+#include <map>
 
 namespace rho::dsl {
 
@@ -193,26 +194,53 @@ std::string print(const Format &format) {
   return out + "}\n";
 }
 
+namespace {
+struct Declared {
+  const Format *format;
+  std::string text;
+};
+} // namespace
+
 // The declarations of a format, those of its parts before it; none of a bare type.
-static void appendTexts(const Format &format, std::vector<std::string> &texts) {
+static void appendDeclared(const Format &format, std::vector<Declared> &all) {
   forEachPart(format, [&](const Part &part, const Blocks &) {
     if (part.divisor == 0) // else it is part of the declaration
-      appendTexts(*part.format, texts);
+      appendDeclared(*part.format, all);
   });
   std::string text = print(format);
-  if (!isPlain(format) && std::find(texts.begin(), texts.end(), text) == texts.end())
-    texts.push_back(std::move(text));
+  if (!isPlain(format) && std::none_of(all.begin(), all.end(),
+                                       [&](const Declared &known) { return known.text == text; }))
+    all.push_back({&format, std::move(text)});
+}
+
+static std::string joined(const std::vector<Declared> &all) {
+  std::string whole;
+  for (const Declared &each : all)
+    whole += (whole.empty() ? "" : "\n") + each.text;
+  return whole;
 }
 
 std::string printWithParts(const Format &format) {
   if (isPlain(format))
     return format.name;
-  std::vector<std::string> texts;
-  appendTexts(format, texts);
-  std::string whole;
-  for (const std::string &text : texts)
-    whole += (whole.empty() ? "" : "\n") + text;
-  return whole;
+  std::vector<Declared> all;
+  appendDeclared(format, all);
+  return joined(all);
+}
+
+Result<std::string> printModule(const std::vector<std::shared_ptr<const Format>> &formats) {
+  std::vector<Declared> all;
+  for (const auto &format : formats)
+    appendDeclared(*format, all);
+  std::map<std::string_view, const Format *> named;
+  for (const Declared &each : all) {
+    auto [known, isNew] = named.emplace(each.format->name, each.format);
+    if (isNew)
+      continue;
+    const auto [one, other] = differingLines(*known->second, *each.format);
+    return makeError(DiagId::formats_share_name, {each.format->name, one, other});
+  }
+  return joined(all);
 }
 
 std::pair<std::string, std::string> differingLines(const Format &one, const Format &other) {

@@ -1,6 +1,7 @@
 #include "kernels/quantize/QuantizeFile.h"
 
 #include "dsl/Findings.h"
+#include "dsl/Module.h"
 #include "dsl/Parallel.h"
 #include "kernels/quantize/QuantizedFile.h"
 #include "kernels/quantize/StoredTransform.h"
@@ -12,23 +13,65 @@ namespace rho::kernels {
 
 namespace {
 
+using FormatPtr = std::shared_ptr<const dsl::Format>;
+
+// That of each tensor of a file; null for those that stay as they are. Errors: those of
+// chooseTensors, format_pattern_unused.
+Result<std::vector<FormatPtr>> formatsOf(const SafetensorsFile &file,
+                                         const QuantizeFileOptions &options) {
+  Result<std::vector<bool>> chosen = chooseTensors(file, options.tensors);
+  if (!chosen)
+    return std::move(chosen.error());
+  std::vector<std::string> patterns;
+  for (const FormatOfWeights &of : options.formats)
+    patterns.push_back(of.pattern);
+  if (Status known = checkPatterns(file, patterns); !known)
+    return std::move(known.error());
+  std::vector<FormatPtr> formats(chosen->size());
+  std::vector<bool> used(patterns.size());
+  for (size_t i = 0; i < formats.size(); ++i) {
+    if (!(*chosen)[i])
+      continue;
+    const auto first =
+        std::find_if(patterns.begin(), patterns.end(), [&](const std::string &pattern) {
+          return matches(pattern, file.tensors()[i].name);
+        });
+    const auto at = static_cast<size_t>(first - patterns.begin());
+    formats[i] = first == patterns.end() ? options.format : options.formats[at].format;
+    if (first != patterns.end())
+      used[at] = true;
+  }
+  for (size_t i = 0; i < patterns.size(); ++i)
+    if (!used[i])
+      return makeError(DiagId::format_pattern_unused,
+                       {dsl::shown(patterns[i]), options.formats[i].format->name});
+  return formats;
+}
+
 class FileQuantizer {
 public:
-  FileQuantizer(const SafetensorsFile &file, std::vector<bool> chosen,
+  FileQuantizer(const SafetensorsFile &file, std::vector<FormatPtr> formats,
                 const QuantizeFileOptions &options)
-      : file(file), chosen(std::move(chosen)), options(options) {}
+      : file(file), formats(std::move(formats)), options(options) {}
 
   Result<QuantizeFileSummary> write(const std::string &to) {
+    std::vector<FormatPtr> all;
+    for (const FormatPtr &format : formats)
+      if (format && std::find(all.begin(), all.end(), format) == all.end())
+        all.push_back(format);
+    Result<std::string> declarations = dsl::printModule(all);
+    if (!declarations)
+      return std::move(declarations.error());
     if (Status distinct = checkNames(); !distinct)
       return std::move(distinct.error());
     if (Status complete = checkInputs(); !complete)
       return std::move(complete.error());
-    Result<int64_t> size =
-        writeTensors(file, to, planned(isShardIndex(to)), options.progress,
-                     [&](size_t i, SafetensorsWriter &writer) {
-                       const TensorEntry &tensor = file.tensors()[i];
-                       return chosen[i] ? quantize(tensor, writer) : copy(tensor, writer);
-                     });
+    Result<int64_t> size = writeTensors(file, to, planned(isShardIndex(to), *declarations),
+                                        options.progress, [&](size_t i, SafetensorsWriter &writer) {
+                                          const TensorEntry &tensor = file.tensors()[i];
+                                          return formats[i] ? quantize(tensor, formats[i], writer)
+                                                            : copy(tensor, writer);
+                                        });
     if (!size)
       return std::move(size.error());
     summary.outputBytes = *size;
@@ -37,17 +80,18 @@ public:
 
 private:
   // One shard, or as many as the input has. Each can be read alone.
-  std::vector<CheckpointWriter::Shard> planned(bool keepsShards) const {
+  std::vector<CheckpointWriter::Shard> planned(bool keepsShards,
+                                               const std::string &declarations) const {
     std::vector<CheckpointWriter::Shard> plan(keepsShards ? file.shards() : 1);
     for (CheckpointWriter::Shard &shard : plan) {
       shard.metadata = options.metadata;
-      shard.metadata[formatKey] = moduleText(*options.format);
+      shard.metadata[formatKey] = declarations;
     }
-    for (size_t i = 0; i < chosen.size(); ++i) {
+    for (size_t i = 0; i < formats.size(); ++i) {
       const TensorEntry &tensor = file.tensors()[i];
       CheckpointWriter::Shard &shard = plan[keepsShards ? tensor.shard : 0];
-      if (chosen[i])
-        planWeight(tensor, shard);
+      if (formats[i])
+        planWeight(tensor, *formats[i], shard);
       else
         shard.tensors.push_back(tensor);
     }
@@ -71,19 +115,19 @@ private:
         return Done{};
       return makeError(DiagId::output_name_taken, {dsl::shown(name), known->second, as});
     };
-    for (size_t i = 0; i < chosen.size(); ++i) {
+    for (size_t i = 0; i < formats.size(); ++i) {
       const TensorEntry &tensor = file.tensors()[i];
       const std::string of = " of '" + dsl::shown(tensor.name) + "'";
       Status free = Done{};
-      if (!chosen[i])
+      if (!formats[i])
         free = taken(tensor.name, "a tensor of '" + file.path() + "'");
       else
         for (const TensorEntry &part :
-             planQuantized(tensor.name, *options.format, tensor.shape[0], tensor.shape[1]))
+             planQuantized(tensor.name, *formats[i], tensor.shape[0], tensor.shape[1]))
           if (free)
             free = taken(part.name, "codes" + of);
       for (const char *step : {smoothingSuffix, orderSuffix})
-        if (free && chosen[i])
+        if (free && formats[i])
           free = taken(tensor.name + step, "what becomes of inputs" + of);
       if (!free)
         return free;
@@ -93,35 +137,35 @@ private:
 
   // What can be known of the steps before the first tensor is encoded.
   Status checkInputs() const {
-    if (options.steps.refine)
-      if (Status good = checkRefinable(*options.format); !good)
-        return good;
-    for (size_t i = 0; i < chosen.size(); ++i) {
+    for (size_t i = 0; i < formats.size(); ++i) {
       const TensorEntry &tensor = file.tensors()[i];
-      if (!chosen[i])
+      if (!formats[i])
         continue;
+      if (options.steps.refine)
+        if (Status good = checkRefinable(*formats[i]); !good)
+          return good;
       if (options.activations) {
         Result<dsl::MatrixView> inputs = inputsOf(tensor.name, tensor.shape[1]);
         if (!inputs)
           return inputs.error();
         if (Status good = checkActivation(matrixOf(*inputs, options.threads)); !good)
-          return refused(tensor.name, good.error());
+          return refused(tensor.name, *formats[i], good.error());
       }
       if (options.steps.rotate)
         if (Result<Hadamard> matrix = Hadamard::ofOrder(tensor.shape[1]); !matrix)
-          return refused(tensor.name, matrix.error());
+          return refused(tensor.name, *formats[i], matrix.error());
     }
     return Done{};
   }
 
-  void planWeight(const TensorEntry &tensor, CheckpointWriter::Shard &shard) const {
+  void planWeight(const TensorEntry &tensor, const dsl::Format &format,
+                  CheckpointWriter::Shard &shard) const {
     int64_t rows = tensor.shape[0], k = tensor.shape[1];
-    for (TensorEntry &part : planQuantized(tensor.name, *options.format, rows, k))
+    for (TensorEntry &part : planQuantized(tensor.name, format, rows, k))
       shard.tensors.push_back(std::move(part));
     for (TensorEntry &part : planTransform(tensor.name, options.steps, k))
       shard.tensors.push_back(std::move(part));
-    shard.metadata[tensorKey + tensor.name] =
-        describeQuantized(*options.format, rows, k, tensor.type);
+    shard.metadata[tensorKey + tensor.name] = describeQuantized(format, rows, k, tensor.type);
     if (std::string steps = describeTransform(options.steps, k); !steps.empty())
       shard.metadata[transformKey + tensor.name] = steps;
   }
@@ -134,11 +178,11 @@ private:
     return written;
   }
 
-  Status quantize(const TensorEntry &tensor, SafetensorsWriter &writer) {
+  Status quantize(const TensorEntry &tensor, const FormatPtr &format, SafetensorsWriter &writer) {
     dsl::MatrixView view = *file.matrix(tensor);
     const dsl::ThreadLimit threads(options.activations ? 0 // with products of them
                                                        : dsl::threadsWorth(view.rows * view.k));
-    Result<EncodedLayer> layer = encode(tensor.name, view);
+    Result<EncodedLayer> layer = encode(tensor.name, format, view);
     if (!layer)
       return std::move(layer.error());
     int64_t before = writer.size();
@@ -157,7 +201,7 @@ private:
       summary.mostLost = layer->lost.lost;
       summary.mostLostTensor = tensor.name;
     }
-    if (options.format->residual) {
+    if (format->residual) {
       const dsl::CodeArray &choice = layer->weight.choice;
       summary.residualBlocks += choice.size();
       summary.storedBlocks += std::count(choice.data(), choice.data() + choice.size(), 1);
@@ -168,12 +212,12 @@ private:
     return Done{};
   }
 
-  Result<EncodedLayer> encode(const std::string &name, const dsl::MatrixView &view) const {
+  Result<EncodedLayer> encode(const std::string &name, const FormatPtr &format,
+                              const dsl::MatrixView &view) const {
     if (!options.activations && !options.steps.rotate && !options.steps.needCalibration()) {
-      Result<dsl::QuantizedMatrix> matrix =
-          dsl::quantize(options.format, view, true, options.threads);
+      Result<dsl::QuantizedMatrix> matrix = dsl::quantize(format, view, true, options.threads);
       if (!matrix)
-        return refused(name, matrix.error());
+        return refused(name, *format, matrix.error());
       const LostGroups lost = lostGroups(view, *matrix, options.threads);
       return EncodedLayer{{}, std::move(*matrix), lost};
     }
@@ -186,9 +230,9 @@ private:
     }
     Result<EncodedLayer> layer =
         encodeLayer(matrixOf(view, options.threads), inputs ? &*inputs : nullptr,
-                    {options.format, options.activationFormat}, options.steps, options.threads);
+                    {format, options.activationFormat}, options.steps, options.threads);
     if (!layer)
-      return refused(name, layer.error());
+      return refused(name, *format, layer.error());
     return layer;
   }
 
@@ -204,15 +248,15 @@ private:
     return *view;
   }
 
-  Error refused(const std::string &name, const Error &reason) const {
-    Error error = makeError(DiagId::tensor_not_encoded, {name, file.path(), options.format->name});
+  Error refused(const std::string &name, const dsl::Format &format, const Error &reason) const {
+    Error error = makeError(DiagId::tensor_not_encoded, {name, file.path(), format.name});
     error.diagnostics.insert(error.diagnostics.end(), reason.diagnostics.begin(),
                              reason.diagnostics.end());
     return error;
   }
 
   const SafetensorsFile &file;
-  const std::vector<bool> chosen;
+  const std::vector<FormatPtr> formats; // see formatsOf
   const QuantizeFileOptions &options;
   QuantizeFileSummary summary;
 };
@@ -226,10 +270,11 @@ Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::str
     return std::move(file.error());
   if (Status free = checkOutput(to, *file, options.activations.get()); !free)
     return std::move(free.error());
-  Result<std::vector<bool>> chosen = chooseTensors(*file, options.tensors);
-  if (!chosen)
-    return std::move(chosen.error());
-  Result<QuantizeFileSummary> summary = FileQuantizer(*file, std::move(*chosen), options).write(to);
+  Result<std::vector<FormatPtr>> formats = formatsOf(*file, options);
+  if (!formats)
+    return std::move(formats.error());
+  Result<QuantizeFileSummary> summary =
+      FileQuantizer(*file, std::move(*formats), options).write(to);
   if (summary)
     summary->inputBytes = file->size();
   return summary;

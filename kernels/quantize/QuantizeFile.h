@@ -10,8 +10,14 @@
 
 namespace rho::kernels {
 
+struct FormatOfWeights {
+  std::string pattern; // as of TensorChoice
+  std::shared_ptr<const dsl::Format> format;
+};
+
 struct QuantizeFileOptions {
   std::shared_ptr<const dsl::Format> format;
+  std::vector<FormatOfWeights> formats; // in place of it: the first whose pattern a weight matches
   TensorChoice tensors;
   LayerSteps steps; // before and while weights are encoded; their transforms are stored
   // Inputs of the layers, m x k, by the names of the weights, and what they are quantized to when
@@ -46,9 +52,9 @@ struct QuantizeFileSummary {
 // output appears when it is complete and may be the input itself.
 //
 // Errors: those of SafetensorsFile, CheckpointWriter and checkOutput, chooseTensors,
-// already_quantized, nothing_to_quantize, output_name_taken, activations_missing and
-// activations_do_not_fit for a weight's, tensor_not_encoded with the reason of the encoder or of a
-// step.
+// already_quantized, nothing_to_quantize, format_pattern_unused, formats_share_name,
+// output_name_taken, activations_missing and activations_do_not_fit for a weight's,
+// tensor_not_encoded with the reason of the encoder or of a step.
 Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::string &to,
                                          const QuantizeFileOptions &options);
 

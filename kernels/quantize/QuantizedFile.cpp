@@ -182,10 +182,6 @@ private:
 
 } // namespace
 
-std::string moduleText(const dsl::Format &format) {
-  return isPlain(format) ? "" : printWithParts(format);
-}
-
 std::vector<TensorEntry> planQuantized(const std::string &name, const dsl::Format &format,
                                        int64_t rows, int64_t k) {
   std::vector<TensorEntry> plan;

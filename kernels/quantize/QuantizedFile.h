@@ -6,11 +6,8 @@
 namespace rho::kernels {
 
 inline constexpr const char *versionKey = "rho.version";
-inline constexpr const char *formatKey = "rho.format";
+inline constexpr const char *formatKey = "rho.format";  // dsl::printModule
 inline constexpr const char *tensorKey = "rho.tensor."; // and the tensor's name
-
-// The formats that a format is made of and itself, as a module's canonical text.
-std::string moduleText(const dsl::Format &format);
 
 // The tensors that a rows x k matrix of that name becomes. Of a format with parts their sizes are
 // the largest possible.

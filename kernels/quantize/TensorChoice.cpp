@@ -25,18 +25,6 @@ bool matchesAny(const std::vector<std::string> &patterns, const std::string &nam
                      [&](const std::string &pattern) { return matches(pattern, name); });
 }
 
-Status checkPatterns(const SafetensorsFile &file, const std::vector<std::string> &patterns) {
-  for (const std::string &pattern : patterns) {
-    bool any =
-        std::any_of(file.tensors().begin(), file.tensors().end(),
-                    [&](const TensorEntry &tensor) { return matches(pattern, tensor.name); });
-    if (!any)
-      return makeError(DiagId::pattern_matches_nothing,
-                       {dsl::shown(pattern), file.path(), printNames(file.tensors())});
-  }
-  return Done{};
-}
-
 // Where none of what a pattern names can be quantized, all of it would stay as it is.
 Status checkWeights(const SafetensorsFile &file, const TensorChoice &choice) {
   for (const std::string &pattern : choice.only) {
@@ -64,6 +52,18 @@ Status checkWeights(const SafetensorsFile &file, const TensorChoice &choice) {
 }
 
 } // namespace
+
+Status checkPatterns(const SafetensorsFile &file, const std::vector<std::string> &patterns) {
+  for (const std::string &pattern : patterns) {
+    bool any =
+        std::any_of(file.tensors().begin(), file.tensors().end(),
+                    [&](const TensorEntry &tensor) { return matches(pattern, tensor.name); });
+    if (!any)
+      return makeError(DiagId::pattern_matches_nothing,
+                       {dsl::shown(pattern), file.path(), printNames(file.tensors())});
+  }
+  return Done{};
+}
 
 Result<std::vector<bool>> chooseTensors(const SafetensorsFile &file, const TensorChoice &choice) {
   if (file.metadata().contains(formatKey))

@@ -24,5 +24,7 @@ struct TensorChoice {                 // by patterns
 // is chosen. Errors: pattern_matches_nothing, pattern_matches_no_weight,
 // nothing_to_quantize, already_quantized.
 Result<std::vector<bool>> chooseTensors(const SafetensorsFile &file, const TensorChoice &choice);
+// Errors: pattern_matches_nothing.
+Status checkPatterns(const SafetensorsFile &file, const std::vector<std::string> &patterns);
 
 } // namespace rho::kernels

@@ -3,6 +3,7 @@
 #include "dsl/Findings.h"
 #include "dsl/Module.h"
 #include "dsl/OperandRows.h"
+#include "dsl/StandardLibrary.h"
 #include "kernels/ShippedFormats.h"
 
 namespace rho::tool {
@@ -34,14 +35,44 @@ static Result<FormatPtr> fromFile(const std::string &path, const std::string &na
   return std::make_shared<const dsl::Format>(*format);
 }
 
+// What NAME(ARGUMENTS) of an imported file stands for, under the name that gemms know it by.
+static Result<FormatPtr> instanceOf(const std::string &import, const std::string &use) {
+  constexpr const char *alias = "chosen_by_option";
+  Result<dsl::Module> module =
+      dsl::parseModule("import \"" + import + "\" format " + alias + " = " + use, "--format",
+                       [](const std::string &path) { return dsl::readSource(path); });
+  if (!module)
+    return module.error();
+  const std::string name = use.substr(0, use.find('('));
+  const dsl::Format *chosen = module->findFormat(alias);
+  for (const dsl::Format &format : module->formats) {
+    dsl::Format renamed = format;
+    renamed.name = alias;
+    if (format.name.starts_with(name) &&
+        dsl::printWithParts(renamed) == dsl::printWithParts(*chosen))
+      return std::make_shared<const dsl::Format>(format);
+  }
+  return std::make_shared<const dsl::Format>(*chosen);
+}
+
 Result<FormatPtr> openFormat(const std::string &text) {
   if (dsl::isPlainType(text))
     return std::make_shared<const dsl::Format>(dsl::plainFormat(dsl::ElementType::get(text)));
   constexpr std::string_view ending = ".rho";
   if (text.ends_with(ending))
     return fromFile(text, "");
-  if (size_t at = text.find(std::string(ending) + ":"); at != std::string::npos)
-    return fromFile(text.substr(0, at + ending.size()), text.substr(at + ending.size() + 1));
+  if (size_t at = text.find(std::string(ending) + ":"); at != std::string::npos) {
+    const std::string path = text.substr(0, at + ending.size());
+    const std::string name = text.substr(at + ending.size() + 1);
+    if (!name.ends_with(')'))
+      return fromFile(path, name);
+    if (Result<dsl::Module> file = dsl::loadModule(path); !file)
+      return file.error();
+    return instanceOf(path, name);
+  }
+  if (const size_t open = text.find('(');
+      text.ends_with(')') && dsl::libraryText(text.substr(0, open)))
+    return instanceOf(std::string(dsl::libraryPrefix) + text.substr(0, open), text);
   if (FormatPtr shipped = kernels::shippedFormat(text))
     return shipped;
   return makeError(DiagId::unknown_format,

@@ -8,8 +8,9 @@
 
 namespace rho::tool {
 
-// FILE.rho of one format, FILE.rho:NAME, the name of a shipped format, f16, bf16 or f32. Errors:
-// unknown_format, format_name_needed, those of the file.
+// FILE.rho of one format, FILE.rho:NAME, the name of a shipped format, f16, bf16 or f32; NAME(...)
+// for one with parameters. Errors: unknown_format, format_name_needed, those of the file and of the
+// arguments.
 Result<std::shared_ptr<const dsl::Format>> openFormat(const std::string &text);
 // The same of a weight, whose rows are channels and not tokens. Other errors:
 // extent_not_in_operand.

@@ -176,6 +176,9 @@ constexpr OptionSpec options[] = {
     {"--plan", Kind::Input, "FILE", compile, true, "follow this printed plan"},
     {"--format", Kind::Input, "FORMAT", quantize, false,
      "FILE.rho[:NAME], or the name of a shipped format"},
+    {"--format-of", Kind::Texts, "GLOB=FORMAT", quantize, false,
+     "another format of the weights with such names, the first that matches; may be given several "
+     "times"},
     {"--format", Kind::Inputs, "FORMAT", error, false,
      "FILE.rho[:NAME], or the name of a shipped format; may be given several times"},
     {"--quantized", Kind::Inputs, "FILE", error, false,

@@ -53,6 +53,21 @@ static Status readSteps(const Options &options, kernels::QuantizeFileOptions &ta
   return Done{};
 }
 
+// Those of --format-of. Errors: format_pattern, those of openWeightFormat.
+static Result<std::vector<kernels::FormatOfWeights>> formatsOf(const Options &options) {
+  std::vector<kernels::FormatOfWeights> formats;
+  for (const std::string &text : options.texts("--format-of")) {
+    const size_t equals = text.find('=');
+    if (equals == 0 || equals >= text.size() - 1)
+      return makeError(DiagId::format_pattern, {dsl::shown(text)});
+    Result<std::shared_ptr<const dsl::Format>> format = openWeightFormat(text.substr(equals + 1));
+    if (!format)
+      return format.error();
+    formats.push_back({text.substr(0, equals), std::move(*format)});
+  }
+  return formats;
+}
+
 Result<int> quantizeCommand(const Options &options) {
   Result<std::string> from = options.onlyFile();
   if (!from)
@@ -64,9 +79,17 @@ Result<int> quantizeCommand(const Options &options) {
   Result<std::shared_ptr<const dsl::Format>> format = openWeightFormat(options.text("--format"));
   if (!format)
     return format.error();
+  Result<std::vector<kernels::FormatOfWeights>> formats = formatsOf(options);
+  if (!formats)
+    return formats.error();
   const std::string to = options.text("-o");
   printLine("input", *from);
-  printLine("format", (*format)->name + ", " + bitCount((*format)->bitsPerElement()));
+  auto printFormat = [](const dsl::Format &printed, const std::string &of) {
+    printLine("format", printed.name + ", " + bitCount(printed.bitsPerElement()) + of);
+  };
+  for (const kernels::FormatOfWeights &each : *formats)
+    printFormat(*each.format, ", of '" + dsl::shown(each.pattern) + "'");
+  printFormat(**format, formats->empty() ? "" : ", of all others");
 
   kernels::QuantizeFileOptions task;
   if (Status steps = readSteps(options, task); !steps)
@@ -75,6 +98,7 @@ Result<int> quantizeCommand(const Options &options) {
   Result<kernels::QuantizeFileSummary> summary = [&] {
     Progress progress("reading " + *from);
     task.format = *format;
+    task.formats = std::move(*formats);
     task.tensors = {options.texts("--only"), options.texts("--skip")};
     task.metadata[kernels::versionKey] = RHO_VERSION;
     task.threads = options.threads();

@@ -50,6 +50,34 @@ TEST(Module, ImportsAreRelativeToTheImportingFile) {
   EXPECT_EQ(module->findFormat("f16"), nullptr);
 }
 
+TEST(Module, OfSeveralFormatsNamesEachOnce) {
+  auto formatsOf = [](const std::string &text) {
+    std::vector<std::shared_ptr<const Format>> formats;
+    Result<Module> module = parseModule(text, "a.rho", nullptr);
+    EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
+    for (const Format &format : module->formats)
+      formats.push_back(std::make_shared<const Format>(format));
+    return formats;
+  };
+  const std::string text = "format one {\n  element: s4\n  scale:   f16 per k[64]\n"
+                           "  value = element * scale\n}\n";
+  const std::string parts = "\nformat two {\n  partition per k[64] {\n    low:  one\n"
+                            "    high: f16 budget 5.0%\n  }\n}\n";
+  auto formats = formatsOf(text + parts);
+  Result<std::string> whole = printModule({formats[1], formats[0], formatsOf(text)[0]});
+  ASSERT_TRUE(whole.ok()) << whole.error().str();
+  EXPECT_EQ(formatsOf(*whole).size(), 2U) << *whole;
+  EXPECT_EQ(*whole, printWithParts(*formats[1]));
+  EXPECT_EQ(*printModule({std::make_shared<const Format>(plainFormat(ElementType::get("f16")))}),
+            "");
+  auto other =
+      formatsOf("format one { element: s4 scale: bf16 per k[64] value = element * scale }");
+  EXPECT_EQ(
+      printModule({formats[1], other[0]}).error().str(),
+      "error: two formats named 'one', one with 'scale: f16 per k[64]', one with 'scale: bf16 "
+      "per k[64]', cannot be told apart in one file [formats_share_name]\n");
+}
+
 // Without a reader of files, and whoever imports what from it by which name.
 TEST(Module, TheStandardLibraryIsInTheBinary) {
   Result<Module> module = parseModule("import \"rho:comet_token\" import \"rho:int8_token\"\n"

@@ -229,6 +229,58 @@ TEST_F(QuantizeFileTest, patternsChooseTensors) {
             std::string::npos);
 }
 
+// The first pattern that matches gives the format; what none matches gets the one of all others.
+TEST_F(QuantizeFileTest, weightsMayHaveFormatsOfTheirOwn) {
+  std::vector<TensorBytes> all(4, w);
+  const std::pair<const char *, const char *> formatOf[] = {{"0.v_proj", "mosaic_channel"},
+                                                            {"0.down_proj", "nvfp4"},
+                                                            {"0.q_proj", "int4_g64"},
+                                                            {"lm_head", "f16"}};
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i].name = formatOf[i].first;
+  all.push_back(norm);
+  put("in.safetensors", safetensors(all));
+  const auto plain =
+      std::make_shared<const dsl::Format>(dsl::plainFormat(dsl::ElementType::get("f16")));
+  QuantizeFileOptions options;
+  options.formats = {{"*.v_proj", shippedFormat("mosaic_channel")},
+                     {"*.[vd]*_proj", shippedFormat("nvfp4")},
+                     {"lm_head", plain}};
+  ASSERT_EQ(error("in.safetensors", "out.safetensors", "int4_g64", options), "done");
+  Result<SafetensorsFile> file = SafetensorsFile::open(folder + "out.safetensors");
+  ASSERT_TRUE(file.ok()) << file.error().str();
+  for (const auto &[name, format] : formatOf) {
+    EXPECT_EQ(file->metadata().at(std::string("rho.tensor.") + name),
+              std::string(format) + " 6 x 200 F32");
+    const auto shipped = shippedFormat(format);
+    Result<dsl::QuantizedMatrix> direct = dsl::quantize(
+        shipped ? shipped : plain, {weight.data(), dsl::MatrixView::Type::F32, 6, 200, 200}, true);
+    Result<dsl::QuantizedMatrix> back = readQuantized(*file, name);
+    ASSERT_TRUE(direct.ok() && back.ok());
+    for (int64_t row = 0; row < 6; ++row)
+      EXPECT_EQ(direct->rowValues(row), back->rowValues(row)) << name;
+  }
+  EXPECT_EQ(file->bytes(*file->find("norm")), norm.data);
+
+  // Patterns that do nothing.
+  auto errorWith = [&](std::vector<FormatOfWeights> formats) {
+    options.formats = std::move(formats);
+    return error("in.safetensors", "out.safetensors", "int4_g64", options);
+  };
+  const auto nvfp4 = shippedFormat("nvfp4"), razer = shippedFormat("razer_g16");
+  EXPECT_EQ(errorWith({{"*proj", nvfp4}, {"*.q_proj", razer}}),
+            "error: '*.q_proj' gives no weight the format 'razer_g16': those that it matches are "
+            "not chosen or match a pattern before it [format_pattern_unused]\n");
+  EXPECT_NE(errorWith({{"norm", nvfp4}}).find("[format_pattern_unused]"), std::string::npos);
+  EXPECT_NE(errorWith({{"", nvfp4}}).find("error: '' matches no tensor of"), std::string::npos);
+  // A step that one of the formats cannot take.
+  options.activations =
+      std::make_shared<SafetensorsFile>(*SafetensorsFile::open(folder + "in.safetensors"));
+  options.steps.refine = true;
+  EXPECT_NE(errorWith({{"*.v_proj", shippedFormat("mosaic_channel")}}).find("mosaic_channel"),
+            std::string::npos);
+}
+
 // What a quantized file says of tensors is not true of those that are quantized anew.
 TEST_F(QuantizeFileTest, entriesOfFormerCodesAreNotKept) {
   put("in.safetensors",

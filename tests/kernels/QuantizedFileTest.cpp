@@ -67,7 +67,7 @@ class QuantizedFileTest : public test::TemporaryFiles {
 protected:
   // Writes a matrix as "w" and opens the file.
   SafetensorsFile written(const dsl::QuantizedMatrix &matrix, Metadata metadata = {}) {
-    metadata[formatKey] = moduleText(*matrix.format);
+    metadata[formatKey] = *dsl::printModule({matrix.format});
     metadata[std::string(tensorKey) + "w"] =
         describeQuantized(*matrix.format, matrix.rows, matrix.k, "F32");
     std::string path = folder + "q.safetensors";

@@ -157,6 +157,51 @@ TEST(QuantizeTest, gemmsRunOnWhatItWrites) {
   EXPECT_THAT(run("int4_g128_f16", out + ":v", "y.npy").err, HasSubstr("[tensor_not_found]"));
 }
 
+// Formats with parameters by their arguments; each weight of a file for the gemm of its format.
+TEST(QuantizeTest, weightsMayHaveFormatsOfTheirOwn) {
+  const std::string in = scratchFolder() + "model.safetensors",
+                    out = scratchFolder() + "mixed.safetensors";
+  const std::string bytes = test::bytesOf(weights());
+  put("model.safetensors",
+      test::safetensors({{"v_proj", "F32", "8,128", bytes}, {"q_proj", "F32", "8,128", bytes}}));
+  const std::string channel = shipped("kernels/formats/int4_channel.rho");
+  ToolResult result = runTool(
+      {"quantize", in, "--format", channel, "--format-of", "v_*=int4_group(32)", "-o", out});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              HasSubstr("format      int4_group__32, 4.5 bits per element, of 'v_*'\n"
+                        "format      int4_channel, 4 bits per element, of all others\n"));
+  for (const auto &[gemm, weight] : {std::pair("w4a4_g32", "v_proj"), {"w4a4_channel", "q_proj"}}) {
+    ToolResult run = runTool({"run", shipped("kernels/gemms/w4a4.rho"), "--gemm", gemm, "--m", "2",
+                              "--weights", out + ":" + weight, "--device", "sm_80"});
+    EXPECT_EQ(run.code, 0) << run.out << run.err;
+    EXPECT_THAT(run.out, HasSubstr("weight quantized, from a file"));
+  }
+
+  auto error = [&](const std::string &format, const std::string &of) {
+    return runTool({"quantize", in, "--format", format, "--format-of", of, "-o", out}).err;
+  };
+  for (const char *of : {"v_proj", "=nvfp4", "v_proj="})
+    EXPECT_EQ(error("nvfp4", of),
+              "error: '" + std::string(of) + "' is no GLOB=FORMAT [format_pattern]\n");
+  EXPECT_THAT(error("nvfp4", "v_proj=int8_token"), HasSubstr("[extent_not_in_operand]"));
+  EXPECT_THAT(error("nvfp4", "k_proj=int4_g64"), HasSubstr("[pattern_matches_nothing]"));
+  const std::string own = put("own.rho", "import \"rho:int8_channel\" format nvfp4 = int8_channel");
+  EXPECT_THAT(error("nvfp4", "v_proj=" + own), HasSubstr("[formats_share_name]"));
+  EXPECT_THAT(error("int4_group(4)", "v_proj=nvfp4"), HasSubstr("[group_out_of_range]"));
+  EXPECT_THAT(error("int4_group(64, 3)", "v_proj=nvfp4"), HasSubstr("int4_group(64, 3)\n"));
+  EXPECT_THAT(error("int4_grop(64)", "v_proj=nvfp4"), HasSubstr("[unknown_format]"));
+  EXPECT_THAT(error(shipped("kernels/formats/none.rho") + ":int4_group(64)", "v_proj=nvfp4"),
+              HasSubstr("[module_not_found]"));
+  const std::string group = shipped("kernels/formats/int4_group.rho") + ":int4_group";
+  EXPECT_EQ(error("int8_g128", "v_proj=" + group + "(G = 64)"), "");
+  EXPECT_EQ(kernels::quantizedShape(*kernels::SafetensorsFile::open(out), "v_proj")->format,
+            "int4_group__64");
+  EXPECT_EQ(error("int8_g128", "v_proj=" + group + "(128)"), "");
+  EXPECT_EQ(kernels::quantizedShape(*kernels::SafetensorsFile::open(out), "v_proj")->format,
+            "int4_group");
+}
+
 // Inputs are transformed as the file says, so that the outputs are those of the layer.
 TEST(QuantizeTest, gemmsTransformTheirInputsAsTheFileSays) {
   std::string in = write("in.safetensors", weights()), out = scratchFolder() + "turned.safetensors";
