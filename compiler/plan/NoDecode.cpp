@@ -52,9 +52,11 @@ std::string numberProblem(const dsl::Format &weight, const Expr &core, dsl::Elem
       if (component != weight.element().remap->selector)
         return ": '" + weight.components[static_cast<size_t>(component)].name +
                "' is a number that only the kernel sees, of which it makes no " + name;
-    return stored.empty() ? ": of elements of " + std::to_string(type.bits()) +
-                                " bits none is known with a remapped code"
-                          : stored;
+    const std::string known =
+        type.isCodebook() ? ": of codebooks with a remapped code those of 16 values have one"
+                          : ": of elements of " + std::to_string(type.bits()) +
+                                " bits none is known with a remapped code";
+    return stored.empty() ? known : stored;
   }
   if (core.kind == Expr::Kind::Cast && core.type->isFloat())
     return stored.empty() ? ": of what is rounded only e4m3(element * scale) has one, for operands "

@@ -86,6 +86,10 @@ Digits digitsOf(const std::vector<double> &values) {
 Digits digitsOf(dsl::ElementType type) {
   if (type.bits() > 16)
     return {.largest = type.maxMagnitude(), .exact = false};
+  if (type.bits() == 16) { // f16, bf16: the same without going through all codes
+    const int lowest = type.leastExponent() - type.mantissaBits();
+    return {type.mantissaBits() + 1, lowest, type.maxFinite(), std::ldexp(1.0, lowest)};
+  }
   std::vector<double> values;
   for (uint32_t code = 0; code < uint32_t{1} << type.bits(); ++code)
     values.push_back(type.decode(code));

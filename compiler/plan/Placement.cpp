@@ -95,11 +95,11 @@ Error noTables(const dsl::Gemm &gemm, Tables tables, const std::string &why,
 class FormatPlacement {
 public:
   FormatPlacement(const dsl::Gemm &gemm, Scales groupScales, Roles roles, std::string_view target,
-                  const SourceMap *sources, Within within, Tables tables)
+                  const SourceMap *sources, Within within, Tables tables, bool widened)
       : gemm(gemm), weight(gemm.weight), activation(gemm.activation), groupScales(groupScales),
         roles(roles), target(target), sources(sources), within(within), tables(tables),
-        blockScaled(groupScales == Scales::Hardware ||
-                    activation.element().type == dsl::ElementType::get("e2m1")) {}
+        widened(widened), blockScaled(groupScales == Scales::Hardware ||
+                                      activation.element().type == dsl::ElementType::get("e2m1")) {}
 
   Result<PlacedGemm> run(const DecodeSequence *fixed) {
     for (auto step : {&FormatPlacement::checkActivation, &FormatPlacement::readFactors,
@@ -139,7 +139,7 @@ private:
   const SourceMap *sources;
   const Within within;
   const Tables tables;
-  const bool blockScaled;
+  const bool widened, blockScaled;
 
   PlacedGemm result;
   Factors w, x;
@@ -211,9 +211,9 @@ private:
           DiagId::no_mma_on_target,
           {activation.name, result.mmaType, std::string(target), targetsWith(result.mmaType)});
     // Neither wgmma nor anything later than sm_89 has 4-bit integers (ptxas 13.0 makes of their s4
-    // instruction bitwise operations and two of s8), nor has every weight: the same integers,
-    // widened.
-    if (result.mmaType == "s4" && (roles != Roles::Uniform || !targetOf(target).hasS4 ||
+    // instruction bitwise operations and two of s8), nor has every weight or its residual: the same
+    // integers, widened.
+    if (result.mmaType == "s4" && (widened || roles != Roles::Uniform || !targetOf(target).hasS4 ||
                                    !decodeSequence(weight, *w.core, result.mmaType)))
       result.mmaType = "s8";
     dsl::ElementType operand = dsl::ElementType::get(result.mmaType);
@@ -304,16 +304,25 @@ private:
     return Done{};
   }
 
+  // Whether a unit of codes in both halves of an instruction's k has a parameter for each.
+  bool hasOfEachHalf(int component) const {
+    return std::any_of(decode->params.begin(), decode->params.end(), [&](const DecodeParam &param) {
+      const std::vector<int> uses = param.number.uses();
+      return param.kHalf == 1 && (param.component == component ||
+                                  std::find(uses.begin(), uses.end(), component) != uses.end());
+    });
+  }
+
   Status checkComponents() {
     for (int parameter : w.coreParameters) {
       const dsl::Component &component = weight.components[parameter];
-      int least = decode->hasBothHalves() ? result.mmaK : result.mmaK / 2;
+      const bool shared = decode->hasBothHalves() && !hasOfEachHalf(parameter);
+      const int least = shared ? result.mmaK : result.mmaK / 2;
       if (component.extent == Extent::Group && component.group % least != 0 && !splitsWeight)
-        return ofWeight(DiagId::unsupported_value,
-                        {weight.name, "'" + component.name +
-                                          "' beside the element needs an extent of k[G] with G a "
-                                          "multiple of " +
-                                          std::to_string(least)});
+        return ofWeight(DiagId::no_kernels,
+                        {component.name, weight.name,
+                         "stands beside the element per " + dsl::printExtent(component) +
+                             ", no multiple of " + std::to_string(least) + " of k"});
     }
     for (const dsl::Format *format : {&weight, &activation})
       for (const dsl::Component &component : format->components)
@@ -468,8 +477,10 @@ private:
 
 Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                                 std::string_view target, const DecodeSequence *fixed,
-                                const SourceMap *sources, Within within, Tables tables) {
-  return FormatPlacement(gemm, groupScales, roles, target, sources, within, tables).run(fixed);
+                                const SourceMap *sources, Within within, Tables tables,
+                                bool widened) {
+  return FormatPlacement(gemm, groupScales, roles, target, sources, within, tables, widened)
+      .run(fixed);
 }
 
 Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles, Tables tables,

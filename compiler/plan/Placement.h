@@ -172,12 +172,13 @@ bool saysMore(const dsl::Gemm &gemm, const Diagnostic &found, const Diagnostic &
 // What a weight is: all of a gemm's, beside one of the activation's parts, or its residual, of
 // which nobody chooses where its scales are applied.
 enum class Within : uint8_t { Gemm, Part, Residual };
-// Those of an activation without parts, with this decode of the weight; null: the best.
+// Those of an activation without parts, with this decode of the weight; null: the best. `widened`:
+// activations of s4 are multiplied as s8 whether or not the weight could be.
 Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
                                 dsl::ScheduleDecl::Roles roles, std::string_view target,
                                 const DecodeSequence *fixed, const SourceMap *sources,
-                                Within within = Within::Gemm,
-                                dsl::ScheduleDecl::Tables tables = {});
+                                Within within = Within::Gemm, dsl::ScheduleDecl::Tables tables = {},
+                                bool widened = false);
 // Of an activation that is a partition of blocks of all rows: Partition.cpp.
 Result<PlacedGemm> placeParts(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
                               dsl::ScheduleDecl::Roles roles, std::string_view target,

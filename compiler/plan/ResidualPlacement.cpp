@@ -93,6 +93,20 @@ std::optional<Result<PlacedGemm>> placeRefined(const dsl::Gemm &gemm, const Plac
   return placed;
 }
 
+// A residual of its own, beside activations that are multiplied as those of `dense`.
+Result<PlacedGemm> placeApart(const dsl::Gemm &gemm, const PlacedGemm &dense, Roles roles,
+                              std::string_view target, const SourceMap *sources) {
+  dsl::Gemm residual = residualOf(gemm);
+  residual.schedule.scales.reset();
+  auto placed = [&](Scales scales) {
+    return placeFormats(residual, scales, roles, target, nullptr, sources, Within::Residual, {},
+                        dense.mmaType == "s8");
+  };
+  // Scaled operands need no second set of partial sums.
+  Result<PlacedGemm> byOperands = placed(Scales::Operand);
+  return byOperands ? byOperands : placed(Scales::Accumulator);
+}
+
 } // namespace
 
 Result<PlacedGemm> placeResidual(const dsl::Gemm &gemm, PlacedGemm dense, Scales groupScales,
@@ -108,14 +122,15 @@ Result<PlacedGemm> placeResidual(const dsl::Gemm &gemm, PlacedGemm dense, Scales
     return *refined;
   if (roles == Roles::Gemv)
     return refuse("roles gemv add low bits of the weight's operands, it has products of its own");
-  dsl::Gemm residual = residualOf(gemm);
-  residual.schedule.scales.reset();
-  // Scaled operands need no second set of partial sums.
-  Result<PlacedGemm> placed =
-      placeFormats(residual, Scales::Operand, roles, target, nullptr, sources, Within::Residual);
-  if (!placed)
-    placed = placeFormats(residual, Scales::Accumulator, roles, target, nullptr, sources,
-                          Within::Residual);
+  Result<PlacedGemm> placed = placeApart(gemm, dense, roles, target, sources);
+  if (placed && placed->mmaType != dense.mmaType) { // its codes are no s4, the weight's are
+    Result<PlacedGemm> wide =
+        placeFormats(gemm, groupScales, roles, target, nullptr, sources, Within::Gemm, {}, true);
+    if (!wide)
+      return wide;
+    dense = *std::move(wide);
+    placed = placeApart(gemm, dense, roles, target, sources);
+  }
   if (!placed)
     return placed.error();
   for (const FactorPlacement &one : placed->placements)

@@ -54,6 +54,16 @@ TEST(NoDecode, SaysWhatIsInTheWay) {
                 "activation: f16 output: f32",
                 decode + "element' of 'w' to f16 operands, which activation 'f16' needs: beside a "
                          "remapped code its numbers must be ones of f16, -0.7 is none"},
+        Refusal{"element: codebook [1, -1, 2, 0.5] remap 1 to [7, -7] by sel scale: ue4m3 per "
+                "k[64] sel: u1 in scale value = element * scale",
+                "activation: f16 output: f32",
+                decode + "element' of 'w' to f16 operands, which activation 'f16' needs: of "
+                         "codebooks with a remapped code those of 16 values have one"},
+        Refusal{"element: u4 scale: f16 per k[24] zero: u4 per k[24] value = (element - zero) * "
+                "scale",
+                "activation: f16 output: f32",
+                "'zero' of 'w' stands beside the element per k[24], no multiple of 16 of k, for "
+                "which there are no kernels yet"},
         // Zeros at the end of an integer are no digits.
         Refusal{"element: s4 sh: u3 per k[32] scale: f32 per channel value = (element << sh) * "
                 "scale encode { scale = absmax(x) / 7 / 128 sh = 3 }",

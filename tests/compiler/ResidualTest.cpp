@@ -70,6 +70,13 @@ constexpr ResidualOperands residualOperands[] = {
      "s4 / 16 per n[16] k[128] budget 30%", "int8_token"},
     {"W4A4_shared", integers, "s4 / 16 per n[32] k[64] budget 30%", "int4_token"},
     {"W4A4_shared_groups", integers, "s4 / 16 per n[64] k[128] budget 30%", "int4_g128"},
+    // s4 activations are widened for both where the codes of one are wider.
+    {"W5A4_apart", "element: s5 scale: f16 per channel value = element * scale",
+     "s2 / 4 per n[16] k[64] budget 30%", "int4_token"},
+    {"W6A4_narrow", "element: s6 scale: f16 per channel value = element * scale",
+     "rest3 per n[16] k[64] budget 30%", "int4_token"},
+    {"W2A4_float", "element: s2 scale: f16 per channel value = element * scale",
+     "fp4_channel per n[16] k[64] budget 30%", "int4_token"},
     {"W4A16_shared", groups, "s4 / 16 per n[64] k[64] budget 30%", "f16"},
     {"W4A16_shared_channel", integers, "s4 / 16 per n[16] k[64] budget 30%", "bf16"},
     {"W4A16_shared_narrow", groups, "s2 / 4 per n[32] k[64] budget 30%", "f16"},

@@ -116,8 +116,13 @@ format by_conversion {
   value = e4m3(element * scale) * tensor
   encode { tensor = absmax(x) / 448 scale = absmax(x / tensor) / 6 }
 }
+format by_halves {
+  element: s3 scale: ue4m3 per k[48] channel: f32 per channel
+  value = e4m3(element * scale) * channel
+  encode { channel = absmax(x) / 448 scale = absmax(x / channel) / 3 }
+}
 )";
-  for (const char *weight : {"by_table", "by_conversion"})
+  for (const char *weight : {"by_table", "by_conversion", "by_halves"})
     for (const auto &[target, schedule, m] : {std::tuple("sm_89", "", 17),
                                               {"sm_89", "scales: operand", 1},
                                               {"sm_90", "roles: uniform split_k: 2", 33},
