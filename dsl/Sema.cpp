@@ -334,7 +334,9 @@ private:
         continue;
       if (coarser && !nests(*coarser, component))
         error(DiagId::groups_do_not_nest,
-              {shownGroup(*coarser), coarser->name, shownGroup(component), component.name},
+              {shownGroup(*coarser), coarser->name, shownGroup(component), component.name,
+               coarser->extent == Extent::Row ? "blocks of several rows stand beside none per row"
+                                              : "the larger is a multiple of the smaller"},
               component.span);
       coarser = &component;
     }

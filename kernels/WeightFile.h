@@ -50,8 +50,9 @@ public:
   // of its columns transforms the inputs and quantizes their columns himself. Other errors:
   // no_slices, slice_out_of_range, slice_divides_block for one that begins inside numbers which
   // share a scale, slices_differ where their formats, columns, input transforms or numbers per
-  // tensor do; layout_mismatch where a slice has more blocks of a residual than the budget of the
-  // gemm's weight lets it have: a gemm for slices declares a larger one, which is no other format.
+  // tensor do, as of weights that are smoothed or have such numbers and were not encoded as one;
+  // layout_mismatch where a slice has more blocks of a residual than the budget of the gemm's
+  // weight lets it have: a gemm for slices declares a larger one, which is no other format.
   Result<Buffer> pack(std::span<const Slice> slices, const Gemm &gemm) const;
   // What `--smooth`, `--permute` and `--rotate` ask of the inputs of the layer, for
   // Gemm::makeActivations; without steps where !transformsInputs. Errors of InputTransform::create.

@@ -92,6 +92,7 @@ Result<EncodedLayer> encodeLayer(const Matrix &weight, const Matrix *activation,
   if (!codes)
     return codes.error();
   layer->weight = std::move(*codes);
+  layer->lost = lostGroups(w->view(), layer->weight, threads); // refinement clips where that pays
   if (steps.refine) {
     Result<Matrix> quantized = seenActivation(*x, formats.activation, threads);
     if (!quantized)
@@ -101,7 +102,6 @@ Result<EncodedLayer> encodeLayer(const Matrix &weight, const Matrix *activation,
       return refined.error();
     layer->weight = std::move(refined->matrix);
   }
-  layer->lost = lostGroups(w->view(), layer->weight, threads);
   return layer;
 }
 

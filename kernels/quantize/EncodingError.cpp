@@ -129,10 +129,20 @@ LostGroups &LostGroups::operator+=(const LostGroups &other) {
   return *this;
 }
 
+// Whether q, the value of a group's largest number, is another one.
+static bool isLost(double number, double q, const dsl::Format &format) {
+  const double off = std::fabs(number - q);
+  const dsl::ElementType &type = format.element().type;
+  const bool isBeyond = isPlain(format) && // by more than half of the last digit
+                        off > std::ldexp(type.maxFinite(), -type.significantBits() - 1);
+  return off > std::fabs(number) / 2 || isBeyond;
+}
+
 // Of the numbers whose elements lie in one stream.
 static LostGroups lostGroups(const CodeStream &element, const dsl::MatrixView &weight,
                              const dsl::QuantizedMatrix &quantized, unsigned threads) {
-  const int64_t group = dsl::finestGroup(*partOf(quantized, element).format, weight.k);
+  const dsl::Format &format = *partOf(quantized, element).format;
+  const int64_t group = dsl::finestGroup(format, weight.k);
   std::vector<LostGroups> rows(static_cast<size_t>(weight.rows));
   dsl::parallel(weight.rows, threads, [&](const auto &next) {
     std::vector<double> w(static_cast<size_t>(weight.k));
@@ -149,8 +159,7 @@ static LostGroups lostGroups(const CodeStream &element, const dsl::MatrixView &w
         if (largest == end) // all of them lie elsewhere
           continue;
         const double number = w[static_cast<size_t>(largest)];
-        const double q = quantized.value(row, largest);
-        sums += {1, std::fabs(number - q) <= std::fabs(number) / 2 ? 0 : 1};
+        sums += {1, isLost(number, quantized.value(row, largest), format) ? 1 : 0};
       }
     }
   });

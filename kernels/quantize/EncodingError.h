@@ -30,7 +30,8 @@ EncodingError encodingError(const dsl::MatrixView &weight, const dsl::QuantizedM
 
 // Groups of numbers along k that share all components (of a format without k[G] whole rows; of one
 // with parts those that a part stores), and those of them that lost their largest number: its value
-// is off by more than half of it, as where a scale is too small or too large for its type.
+// is off by more than half of it, as where a scale is too small or too large for its type, or it is
+// beyond a plain type.
 struct LostGroups {
   int64_t groups = 0, lost = 0;
   LostGroups &operator+=(const LostGroups &other);

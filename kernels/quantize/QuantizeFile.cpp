@@ -4,7 +4,9 @@
 #include "dsl/Module.h"
 #include "dsl/Parallel.h"
 #include "kernels/quantize/QuantizedFile.h"
+#include "kernels/quantize/Slices.h"
 #include "kernels/quantize/StoredTransform.h"
+#include "kernels/quantize/WeightGroups.h"
 
 #include <algorithm>
 #include <map>
@@ -66,12 +68,16 @@ public:
       return std::move(distinct.error());
     if (Status complete = checkInputs(); !complete)
       return std::move(complete.error());
-    Result<int64_t> size = writeTensors(file, to, planned(isShardIndex(to), *declarations),
-                                        options.progress, [&](size_t i, SafetensorsWriter &writer) {
-                                          const TensorEntry &tensor = file.tensors()[i];
-                                          return formats[i] ? quantize(tensor, formats[i], writer)
-                                                            : copy(tensor, writer);
-                                        });
+    Result<std::vector<std::vector<size_t>>> found = weightGroups(file, formats, options);
+    if (!found)
+      return std::move(found.error());
+    groups = std::move(*found);
+    Result<int64_t> size =
+        writeTensors(file, to, planned(isShardIndex(to), *declarations), options.progress,
+                     [&](size_t i, SafetensorsWriter &writer) {
+                       const TensorEntry &tensor = file.tensors()[i];
+                       return formats[i] ? quantize(i, writer) : copy(tensor, writer);
+                     });
     if (!size)
       return std::move(size.error());
     summary.outputBytes = *size;
@@ -178,11 +184,12 @@ private:
     return written;
   }
 
-  Status quantize(const TensorEntry &tensor, const FormatPtr &format, SafetensorsWriter &writer) {
+  Status quantize(size_t i, SafetensorsWriter &writer) {
+    const TensorEntry &tensor = file.tensors()[i];
     dsl::MatrixView view = *file.matrix(tensor);
     const dsl::ThreadLimit threads(options.activations ? 0 // with products of them
                                                        : dsl::threadsWorth(view.rows * view.k));
-    Result<EncodedLayer> layer = encode(tensor.name, format, view);
+    Result<EncodedLayer> layer = encode(i);
     if (!layer)
       return std::move(layer.error());
     int64_t before = writer.size();
@@ -201,7 +208,7 @@ private:
       summary.mostLost = layer->lost.lost;
       summary.mostLostTensor = tensor.name;
     }
-    if (format->residual) {
+    if (formats[i]->residual) {
       const dsl::CodeArray &choice = layer->weight.choice;
       summary.residualBlocks += choice.size();
       summary.storedBlocks += std::count(choice.data(), choice.data() + choice.size(), 1);
@@ -212,25 +219,69 @@ private:
     return Done{};
   }
 
-  Result<EncodedLayer> encode(const std::string &name, const FormatPtr &format,
-                              const dsl::MatrixView &view) const {
-    if (!options.activations && !options.steps.rotate && !options.steps.needCalibration()) {
-      Result<dsl::QuantizedMatrix> matrix = dsl::quantize(format, view, true, options.threads);
-      if (!matrix)
-        return refused(name, *format, matrix.error());
-      const LostGroups lost = lostGroups(view, *matrix, options.threads);
-      return EncodedLayer{{}, std::move(*matrix), lost};
+  Result<EncodedLayer> encode(size_t i) {
+    if (auto done = encoded.find(i); done != encoded.end()) {
+      EncodedLayer layer = std::move(done->second);
+      encoded.erase(done);
+      return layer;
     }
+    for (const std::vector<size_t> &group : groups)
+      if (group[0] == i)
+        return encodeTogether(group);
+    const TensorEntry &tensor = file.tensors()[i];
+    const dsl::MatrixView view = *file.matrix(tensor);
+    if (options.activations || options.steps.rotate || options.steps.needCalibration())
+      return encodeByLayer(tensor.name, formats[i], matrixOf(view, options.threads));
+    Result<dsl::QuantizedMatrix> matrix = dsl::quantize(formats[i], view, true, options.threads);
+    if (!matrix)
+      return refused(tensor.name, *formats[i], matrix.error());
+    const LostGroups lost = lostGroups(view, *matrix, options.threads);
+    return EncodedLayer{{}, std::move(*matrix), lost};
+  }
+
+  // The first; the others are kept in `encoded`. Groups that lost numbers count with the first.
+  Result<EncodedLayer> encodeTogether(const std::vector<size_t> &group) {
+    const FormatPtr &format = formats[group[0]];
+    Matrix all{0, file.tensors()[group[0]].shape[1], {}};
+    for (size_t i : group) {
+      const TensorEntry &tensor = file.tensors()[i];
+      const Matrix one = matrixOf(*file.matrix(tensor), options.threads);
+      if (Status finite = checkNumbers(one, DiagId::non_finite_input); !finite)
+        return refused(tensor.name, *format, finite.error());
+      all.rows += one.rows;
+      all.values.insert(all.values.end(), one.values.begin(), one.values.end());
+    }
+    const std::string &first = file.tensors()[group[0]].name;
+    Result<EncodedLayer> layer = encodeByLayer(first, format, all);
+    if (!layer)
+      return layer;
+    int64_t row = 0;
+    for (size_t i : group) {
+      const TensorEntry &tensor = file.tensors()[i];
+      Result<dsl::QuantizedMatrix> own =
+          sliceOf(layer->weight, {.name = tensor.name, .firstRow = row, .rows = tensor.shape[0]});
+      if (!own)
+        return refused(tensor.name, *format, own.error());
+      row += tensor.shape[0];
+      encoded.emplace(i, EncodedLayer{layer->transform, std::move(*own), {}, layer->blocks});
+    }
+    EncodedLayer own = std::move(encoded.extract(group[0]).mapped());
+    own.lost = layer->lost;
+    return own;
+  }
+
+  Result<EncodedLayer> encodeByLayer(const std::string &name, const FormatPtr &format,
+                                     const Matrix &weight) const {
     std::optional<Matrix> inputs;
     if (options.activations) {
-      Result<dsl::MatrixView> found = inputsOf(name, view.k);
+      Result<dsl::MatrixView> found = inputsOf(name, weight.k);
       if (!found)
         return std::move(found.error());
       inputs = matrixOf(*found, options.threads);
     }
     Result<EncodedLayer> layer =
-        encodeLayer(matrixOf(view, options.threads), inputs ? &*inputs : nullptr,
-                    {format, options.activationFormat}, options.steps, options.threads);
+        encodeLayer(weight, inputs ? &*inputs : nullptr, {format, options.activationFormat},
+                    options.steps, options.threads);
     if (!layer)
       return refused(name, *format, layer.error());
     return layer;
@@ -258,6 +309,8 @@ private:
   const SafetensorsFile &file;
   const std::vector<FormatPtr> formats; // see formatsOf
   const QuantizeFileOptions &options;
+  std::vector<std::vector<size_t>> groups; // see weightGroups
+  std::map<size_t, EncodedLayer> encoded;  // of a group whose first is written
   QuantizeFileSummary summary;
 };
 

@@ -15,9 +15,17 @@ struct FormatOfWeights {
   std::shared_ptr<const dsl::Format> format;
 };
 
+// Weights that are encoded as one, the rows of all below each other in the order of the file: they
+// have the steps' transform and numbers per tensor in common, so that slices of them can be one
+// weight (WeightFile::pack). See namedTensors; the weight of that name is the first of them.
+struct WeightsTogether {
+  std::string name, others;
+};
+
 struct QuantizeFileOptions {
   std::shared_ptr<const dsl::Format> format;
   std::vector<FormatOfWeights> formats; // in place of it: the first whose pattern a weight matches
+  std::vector<WeightsTogether> together;
   TensorChoice tensors;
   LayerSteps steps; // before and while weights are encoded; their transforms are stored
   // Inputs of the layers, m x k, by the names of the weights, and what they are quantized to when
@@ -48,13 +56,14 @@ struct QuantizeFileSummary {
 // tensors are read once, in the order of their data. Memory: beside what of the file the system
 // keeps, the codes of one matrix (dsl::CodeArray; for each number 1 byte, 2 beyond 8 bits) and 32
 // MiB; with activations 8 bytes for each of its numbers, with steps 12, with refinement 16, and 12
-// for each of the inputs; of a format with parts 13 bytes a number and the codes of each part. The
-// output appears when it is complete and may be the input itself.
+// for each of the inputs; of weights that are encoded as one for all of them; of a format with
+// parts 13 bytes a number and the codes of each part. The output appears when it is complete and
+// may be the input itself.
 //
 // Errors: those of SafetensorsFile, CheckpointWriter and checkOutput, chooseTensors,
-// already_quantized, nothing_to_quantize, format_pattern_unused, formats_share_name,
-// output_name_taken, activations_missing and activations_do_not_fit for a weight's,
-// tensor_not_encoded with the reason of the encoder or of a step.
+// already_quantized, nothing_to_quantize, format_pattern_unused, formats_share_name, weights_apart,
+// those of namedTensors, output_name_taken, activations_missing and activations_do_not_fit for a
+// weight's, tensor_not_encoded with the reason of the encoder or of a step.
 Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::string &to,
                                          const QuantizeFileOptions &options);
 

@@ -33,55 +33,15 @@ std::optional<dsl::MatrixView> vectorOf(const SafetensorsFile &file, const Tenso
   return file.matrix(row);
 }
 
-// As a pattern that stands for these characters alone.
-std::string literally(std::string_view text) {
-  std::string pattern;
-  for (char letter : text) {
-    if (std::string_view("*?[]\\").find(letter) != std::string_view::npos)
-      pattern += '\\';
-    pattern += letter;
-  }
-  return pattern;
-}
-
-struct Norm {
-  const TensorEntry *gains = nullptr;
-  std::string weights; // pattern of those behind it
-};
-
-Result<std::vector<Norm>> normsOf(const SafetensorsFile &file, const NormFusion &fusion) {
-  const size_t star = fusion.norms.find('*');
-  const bool one = star != std::string::npos;
-  const std::string begin = fusion.norms.substr(0, star),
-                    end = one ? fusion.norms.substr(star + 1) : "";
-  if (fusion.norms.empty() || fusion.weights.empty() ||
-      (begin + end).find_first_of("*?[") != std::string::npos)
-    return makeError(DiagId::fusion_patterns, {fusion.norms + "=" + fusion.weights});
-  std::vector<Norm> norms;
-  for (const TensorEntry &tensor : file.tensors()) {
-    const std::string &name = tensor.name;
-    if (one ? name.size() < begin.size() + end.size() || !name.starts_with(begin) ||
-                  !name.ends_with(end)
-            : name != begin)
-      continue;
-    Norm norm{&tensor, fusion.weights};
-    if (const size_t place = norm.weights.find('*'); one && place != std::string::npos)
-      norm.weights.replace(
-          place, 1, literally(name.substr(begin.size(), name.size() - begin.size() - end.size())));
-    norms.push_back(std::move(norm));
-  }
-  if (norms.empty())
-    return makeError(DiagId::pattern_matches_nothing,
-                     {dsl::shown(fusion.norms), file.path(), printNames(file.tensors())});
-  return norms;
-}
-
-// The bias beside a tensor: X.bias of X.weight. Null: there is none.
+// The bias beside a tensor: X.bias of X.weight, X.beta of X.gamma, else X.bias of X. Null: there is
+// none.
 const TensorEntry *biasBeside(const SafetensorsFile &file, const TensorEntry &tensor) {
-  constexpr std::string_view ending = "weight";
-  if (!tensor.name.ends_with(ending))
-    return nullptr;
-  return file.find(tensor.name.substr(0, tensor.name.size() - ending.size()) + "bias");
+  for (const auto &[own, bias] : {std::pair<std::string_view, std::string_view>{"weight", "bias"},
+                                  {"gamma", "beta"},
+                                  {"", ".bias"}})
+    if (tensor.name.ends_with(own))
+      return file.find(tensor.name.substr(0, tensor.name.size() - own.size()).append(bias));
+  return nullptr;
 }
 
 // What is done to each of file.tensors(), and by which rotation.
@@ -127,18 +87,18 @@ private:
   }
 
   Status fuse(const NormFusion &fusion) {
-    Result<std::vector<Norm>> norms = normsOf(file, fusion);
+    Result<std::vector<NamedTensor>> norms = namedTensors(file, fusion.norms, fusion.weights);
     if (!norms)
       return norms.error();
-    for (const Norm &norm : *norms) {
-      const std::optional<dsl::MatrixView> gains = vectorOf(file, *norm.gains);
+    for (const NamedTensor &norm : *norms) {
+      const std::optional<dsl::MatrixView> gains = vectorOf(file, *norm.tensor);
       if (!gains)
         return makeError(DiagId::fusion_gains,
-                         {norm.gains->name, printExtents(*norm.gains), "a vector of numbers"});
-      if (const TensorEntry *bias = biasBeside(file, *norm.gains))
-        return makeError(DiagId::fusion_bias, {norm.gains->name, bias->name});
+                         {norm.tensor->name, printExtents(*norm.tensor), "a vector of numbers"});
+      if (const TensorEntry *bias = biasBeside(file, *norm.tensor))
+        return makeError(DiagId::fusion_bias, {norm.tensor->name, bias->name});
       Result<std::vector<bool>> weights =
-          chooseTensors(file, {.only = {norm.weights}, .wholly = true});
+          chooseTensors(file, {.only = {norm.others}, .wholly = true});
       if (!weights)
         return weights.error();
       for (size_t i = 0; i < tasks.size(); ++i) {
@@ -147,14 +107,14 @@ private:
         const TensorEntry &weight = file.tensors()[i];
         if (weight.shape[1] != gains->k)
           return makeError(DiagId::fusion_gains,
-                           {norm.gains->name, printExtents(*norm.gains),
+                           {norm.tensor->name, printExtents(*norm.tensor),
                             std::to_string(weight.shape[1]) + " of '" + weight.name + "'"});
-        if (tasks[i].gains != nullptr && tasks[i].gains != norm.gains)
+        if (tasks[i].gains != nullptr && tasks[i].gains != norm.tensor)
           return makeError(DiagId::fused_twice,
-                           {weight.name, tasks[i].gains->name, norm.gains->name});
-        tasks[i].gains = norm.gains;
+                           {weight.name, tasks[i].gains->name, norm.tensor->name});
+        tasks[i].gains = norm.tensor;
       }
-      taskOf(*norm.gains).becomesOnes = true;
+      taskOf(*norm.tensor).becomesOnes = true;
     }
     return Done{};
   }

@@ -41,7 +41,7 @@ struct RotateFileSummary {
 // be the input itself. Memory: for one tensor 12 bytes for each of its numbers.
 //
 // Errors: those of SafetensorsFile, CheckpointWriter, checkOutput, chooseTensors and
-// Rotation::ofSize, fusion_patterns, fusion_gains, fusion_bias, fused_twice, rotated_bias,
+// Rotation::ofSize, name_and_pattern, fusion_gains, fusion_bias, fused_twice, rotated_bias,
 // rotation_sizes, tensor_not_rotated for numbers that are not finite or leave the tensor's type.
 Result<RotateFileSummary> rotateFile(const std::string &from, const std::string &to,
                                      const RotateFileOptions &options);

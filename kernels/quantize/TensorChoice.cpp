@@ -41,7 +41,9 @@ Status checkWeights(const SafetensorsFile &file, const TensorChoice &choice) {
       if (file.matrix(tensor))
         any = true;
       else if (choice.wholly && tensor.shape.size() > 1)
-        return noWeight(tensor);
+        return makeError(
+            DiagId::pattern_matches_other,
+            {dsl::shown(pattern), file.path(), dsl::shown(tensor.name), printExtents(tensor)});
       else if (!other)
         other = &tensor;
     }
@@ -63,6 +65,43 @@ Status checkPatterns(const SafetensorsFile &file, const std::vector<std::string>
                        {dsl::shown(pattern), file.path(), printNames(file.tensors())});
   }
   return Done{};
+}
+
+// As a pattern that stands for these characters alone.
+static std::string literally(std::string_view text) {
+  std::string pattern;
+  for (char letter : text) {
+    if (std::string_view("*?[]\\").find(letter) != std::string_view::npos)
+      pattern += '\\';
+    pattern += letter;
+  }
+  return pattern;
+}
+
+Result<std::vector<NamedTensor>> namedTensors(const SafetensorsFile &file, const std::string &name,
+                                              const std::string &others) {
+  const size_t star = name.find('*');
+  const bool one = star != std::string::npos;
+  const std::string begin = name.substr(0, star), end = one ? name.substr(star + 1) : "";
+  if (name.empty() || others.empty() || (begin + end).find_first_of("*?[") != std::string::npos)
+    return makeError(DiagId::name_and_pattern, {dsl::shown(name + "=" + others)});
+  std::vector<NamedTensor> found;
+  for (const TensorEntry &tensor : file.tensors()) {
+    const std::string &own = tensor.name;
+    if (one ? own.size() < begin.size() + end.size() || !own.starts_with(begin) ||
+                  !own.ends_with(end)
+            : own != begin)
+      continue;
+    NamedTensor named{&tensor, others};
+    if (const size_t place = others.find('*'); one && place != std::string::npos)
+      named.others.replace(
+          place, 1, literally(own.substr(begin.size(), own.size() - begin.size() - end.size())));
+    found.push_back(std::move(named));
+  }
+  if (found.empty())
+    return makeError(DiagId::pattern_matches_nothing,
+                     {dsl::shown(name), file.path(), printNames(file.tensors())});
+  return found;
 }
 
 Result<std::vector<bool>> chooseTensors(const SafetensorsFile &file, const TensorChoice &choice) {

@@ -172,15 +172,20 @@ private:
     Result<kernels::LayerTransform> transform = kernels::readTransform(other, tensor.name);
     if (!transform)
       return transform.error();
-    const std::string label = matrix->format->name + " of " + other.path();
+    auto rowOf = [&](const dsl::MatrixView &encoded, const LayerInputs &inputs) {
+      ErrorRow row = FormatComparison::rowOf(tensor, matrix->format->name + " of " + other.path(),
+                                             encoded, *matrix, inputs);
+      row.file = other.path();
+      return row;
+    };
     if (transform->isIdentity())
-      return rowOf(tensor, label, weight, *matrix, x);
+      return rowOf(weight, x);
     Result<kernels::Matrix> encoded =
         kernels::transformWeight(kernels::matrixOf(weight), *transform);
     if (!encoded)
       return encoded.error();
     if (x.x.empty())
-      return rowOf(tensor, label, encoded->view(), *matrix, x);
+      return rowOf(encoded->view(), x);
     Result<kernels::Matrix> transformed = kernels::transformActivation(
         {static_cast<int64_t>(x.x.size()) / weight.k, weight.k, {x.x.begin(), x.x.end()}},
         *transform);
@@ -190,13 +195,13 @@ private:
         inputsOf({transformed->values.begin(), transformed->values.end()}, weight.k);
     if (!inputs)
       return inputs.error();
-    return rowOf(tensor, label, encoded->view(), *matrix, *inputs);
+    return rowOf(encoded->view(), *inputs);
   }
 
   static ErrorRow rowOf(const TensorEntry &tensor, const std::string &label,
                         const dsl::MatrixView &weight, const dsl::QuantizedMatrix &matrix,
                         const LayerInputs &inputs) {
-    ErrorRow row{tensor.name, label, weight.rows, weight.k, {}, {}, {}};
+    ErrorRow row{tensor.name, label, "", weight.rows, weight.k, {}, {}, {}};
     row.error = kernels::encodingError(weight, matrix);
     row.lost = kernels::lostGroups(weight, matrix);
     if (!inputs.x.empty())

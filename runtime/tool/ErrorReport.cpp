@@ -43,23 +43,33 @@ const std::vector<CsvColumn<ErrorRow>> &errorColumns() {
 } // namespace
 
 std::vector<ErrorRow> withTotals(std::vector<ErrorRow> rows) {
-  std::vector<ErrorRow> totals;
-  bool several = false;
-  for (const ErrorRow &row : rows) {
-    several |= row.tensor != rows[0].tensor;
+  std::vector<ErrorRow> ofFormats, ofFiles;
+  auto add = [](std::vector<ErrorRow> &totals, const std::string &label, const ErrorRow &row) {
     auto total = std::find_if(totals.begin(), totals.end(),
-                              [&](const ErrorRow &other) { return other.format == row.format; });
+                              [&](const ErrorRow &other) { return other.format == label; });
     if (total == totals.end())
-      total = totals.insert(totals.end(), {allTensors, row.format, 0, 0, {}, {}, {}});
+      total = totals.insert(totals.end(), {allTensors, label, row.file, 0, 0, {}, {}, {}});
     total->error += row.error;
     total->lost += row.lost;
     if (row.output) {
       kernels::OutputError sum = total->output.value_or(kernels::OutputError());
       total->output = sum += *row.output;
     }
+  };
+  bool several = false;
+  for (const ErrorRow &row : rows) {
+    several |= row.tensor != rows[0].tensor;
+    add(ofFormats, row.format, row);
+    if (!row.file.empty())
+      add(ofFiles, row.file, row);
   }
-  if (several)
-    rows.insert(rows.end(), totals.begin(), totals.end());
+  if (!several)
+    return rows;
+  rows.insert(rows.end(), ofFormats.begin(), ofFormats.end());
+  for (const ErrorRow &total : ofFiles)
+    if (std::count_if(ofFormats.begin(), ofFormats.end(),
+                      [&](const ErrorRow &other) { return other.file == total.file; }) > 1)
+      rows.push_back(total);
   return rows;
 }
 

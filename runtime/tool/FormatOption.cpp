@@ -35,24 +35,25 @@ static Result<FormatPtr> fromFile(const std::string &path, const std::string &na
   return std::make_shared<const dsl::Format>(*format);
 }
 
-// What NAME(ARGUMENTS) of an imported file stands for, under the name that gemms know it by.
-static Result<FormatPtr> instanceOf(const std::string &import, const std::string &use) {
-  constexpr const char *alias = "chosen_by_option";
-  Result<dsl::Module> module =
-      dsl::parseModule("import \"" + import + "\" format " + alias + " = " + use, "--format",
-                       [](const std::string &path) { return dsl::readSource(path); });
-  if (!module)
-    return module.error();
-  const std::string name = use.substr(0, use.find('('));
-  const dsl::Format *chosen = module->findFormat(alias);
-  for (const dsl::Format &format : module->formats) {
-    dsl::Format renamed = format;
-    renamed.name = alias;
-    if (format.name.starts_with(name) &&
-        dsl::printWithParts(renamed) == dsl::printWithParts(*chosen))
-      return std::make_shared<const dsl::Format>(format);
+// What NAME(ARGUMENTS) stands for behind a text: of a gemm, since an alias has a name of its own.
+// It is a weight there, or an activation where its rows are tokens.
+static Result<FormatPtr> instanceOf(const std::string &text, const std::string &path,
+                                    const std::string &use) {
+  std::optional<Error> first;
+  for (const auto &[weight, activation] : {std::pair(use, std::string("f16")), {"f16", use}}) {
+    constexpr const char *name = "of_the_command_line";
+    Result<dsl::Module> module =
+        dsl::parseModule(text + "\ngemm " + name + " { weight: " + weight +
+                             " activation: " + activation + " output: f16 }",
+                         path, [](const std::string &file) { return dsl::readSource(file); });
+    if (!module && !first)
+      first = module.error();
+    if (!module)
+      continue;
+    const dsl::Gemm &gemm = *module->findGemm(name);
+    return std::make_shared<const dsl::Format>(weight == use ? gemm.weight : gemm.activation);
   }
-  return std::make_shared<const dsl::Format>(*chosen);
+  return *std::move(first);
 }
 
 Result<FormatPtr> openFormat(const std::string &text) {
@@ -61,18 +62,17 @@ Result<FormatPtr> openFormat(const std::string &text) {
   constexpr std::string_view ending = ".rho";
   if (text.ends_with(ending))
     return fromFile(text, "");
+  const bool hasArguments = text.ends_with(')');
   if (size_t at = text.find(std::string(ending) + ":"); at != std::string::npos) {
     const std::string path = text.substr(0, at + ending.size());
     const std::string name = text.substr(at + ending.size() + 1);
-    if (!name.ends_with(')'))
-      return fromFile(path, name);
-    if (Result<dsl::Module> file = dsl::loadModule(path); !file)
-      return file.error();
-    return instanceOf(path, name);
+    const std::optional<std::string> source = dsl::readSource(path);
+    return hasArguments && source ? instanceOf(*source, path, name) : fromFile(path, name);
   }
-  if (const size_t open = text.find('(');
-      text.ends_with(')') && dsl::libraryText(text.substr(0, open)))
-    return instanceOf(std::string(dsl::libraryPrefix) + text.substr(0, open), text);
+  const std::string name = text.substr(0, text.find_first_of(" ("));
+  if (hasArguments && dsl::libraryText(name))
+    return instanceOf("import \"" + std::string(dsl::libraryPrefix) + name + "\"", "--format",
+                      text);
   if (FormatPtr shipped = kernels::shippedFormat(text))
     return shipped;
   return makeError(DiagId::unknown_format,

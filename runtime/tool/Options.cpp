@@ -175,10 +175,14 @@ constexpr OptionSpec options[] = {
      "FILE is the printed text of this stage"},
     {"--plan", Kind::Input, "FILE", compile, true, "follow this printed plan"},
     {"--format", Kind::Input, "FORMAT", quantize, false,
-     "FILE.rho[:NAME], or the name of a shipped format"},
+     "FILE.rho[:NAME], the name of a shipped format, f16, bf16 or f32; NAME(32) with arguments"},
     {"--format-of", Kind::Texts, "GLOB=FORMAT", quantize, false,
      "another format of the weights with such names, the first that matches; may be given several "
      "times"},
+    {"--together", Kind::Texts, "NAME=GLOB", quantize, false,
+     "encode weights with others as one, as q, k and v, so that they can be one weight; * of GLOB "
+     "is "
+     "what * of NAME was; may be given several times"},
     {"--format", Kind::Inputs, "FORMAT", error, false,
      "FILE.rho[:NAME], or the name of a shipped format; may be given several times"},
     {"--quantized", Kind::Inputs, "FILE", error, false,
@@ -520,6 +524,15 @@ std::string Options::text(std::string_view name, std::string_view otherwise) con
 std::vector<std::string> Options::texts(std::string_view name) const {
   auto found = values.find(name);
   return found == values.end() ? std::vector<std::string>() : found->second;
+}
+
+std::vector<std::pair<std::string, std::string>> Options::assignments(std::string_view name) const {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const std::string &text : texts(name)) {
+    const size_t equals = std::min(text.find('='), text.size());
+    result.emplace_back(text.substr(0, equals), text.substr(std::min(equals + 1, text.size())));
+  }
+  return result;
 }
 
 std::optional<int64_t> Options::count(std::string_view name) const {

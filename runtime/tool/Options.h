@@ -90,6 +90,8 @@ public:
   std::string text(std::string_view name, std::string_view otherwise = {}) const;
   // All of them, in order.
   std::vector<std::string> texts(std::string_view name) const;
+  // Their parts before and behind the first =; without one, no part behind.
+  std::vector<std::pair<std::string, std::string>> assignments(std::string_view name) const;
   std::optional<int64_t> count(std::string_view name) const; // also of a Seed
   unsigned threads() const; // of --threads; 0: not given, one for each core
   // `otherwise` where the option is not given.

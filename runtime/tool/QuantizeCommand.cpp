@@ -21,9 +21,9 @@ static void printSummary(const kernels::QuantizeFileSummary &summary, double mil
   if (summary.lost.lost > 0)
     printLine("lost", std::to_string(summary.lost.lost) + " of " +
                           std::to_string(summary.lost.groups) +
-                          " groups are off by more than half of their largest number, " +
-                          std::to_string(summary.mostLost) + " of them in '" +
-                          dsl::shown(summary.mostLostTensor) + "': 'rho error' shows all tensors");
+                          " groups lost their largest number, " + std::to_string(summary.mostLost) +
+                          " of them in '" + dsl::shown(summary.mostLostTensor) +
+                          "': 'rho error' shows all tensors");
   double rate = static_cast<double>(summary.inputBytes) / milliseconds / 1e6;
   printLine("time",
             shortNumber(milliseconds / 1e3) + " s, " + shortNumber(rate) + " GB/s of the input");
@@ -56,14 +56,13 @@ static Status readSteps(const Options &options, kernels::QuantizeFileOptions &ta
 // Those of --format-of. Errors: format_pattern, those of openWeightFormat.
 static Result<std::vector<kernels::FormatOfWeights>> formatsOf(const Options &options) {
   std::vector<kernels::FormatOfWeights> formats;
-  for (const std::string &text : options.texts("--format-of")) {
-    const size_t equals = text.find('=');
-    if (equals == 0 || equals >= text.size() - 1)
-      return makeError(DiagId::format_pattern, {dsl::shown(text)});
-    Result<std::shared_ptr<const dsl::Format>> format = openWeightFormat(text.substr(equals + 1));
+  for (const auto &[pattern, named] : options.assignments("--format-of")) {
+    if (pattern.empty() || named.empty())
+      return makeError(DiagId::format_pattern, {dsl::shown(pattern + "=" + named)});
+    Result<std::shared_ptr<const dsl::Format>> format = openWeightFormat(named);
     if (!format)
       return format.error();
-    formats.push_back({text.substr(0, equals), std::move(*format)});
+    formats.push_back({pattern, std::move(*format)});
   }
   return formats;
 }
@@ -99,6 +98,8 @@ Result<int> quantizeCommand(const Options &options) {
     Progress progress("reading " + *from);
     task.format = *format;
     task.formats = std::move(*formats);
+    for (const auto &[name, others] : options.assignments("--together"))
+      task.together.push_back({name, others});
     task.tensors = {options.texts("--only"), options.texts("--skip")};
     task.metadata[kernels::versionKey] = RHO_VERSION;
     task.threads = options.threads();

@@ -5,14 +5,6 @@
 
 namespace rho::tool {
 
-// NORM=WEIGHTS of --fuse; without a =, no weights.
-static kernels::NormFusion fusionOf(const std::string &text) {
-  const size_t equals = text.find('=');
-  if (equals == std::string::npos)
-    return {text, ""};
-  return {text.substr(0, equals), text.substr(equals + 1)};
-}
-
 Result<int> rotateCommand(const Options &options) {
   Result<std::string> from = options.onlyFile();
   if (!from)
@@ -28,8 +20,8 @@ Result<int> rotateCommand(const Options &options) {
                                   .seed = {},
                                   .threads = options.threads(),
                                   .progress = {}};
-  for (const std::string &text : options.texts("--fuse"))
-    task.fusions.push_back(fusionOf(text));
+  for (const auto &[norm, weights] : options.assignments("--fuse"))
+    task.fusions.push_back({norm, weights});
   if (std::optional<int64_t> seed = options.count("--seed"))
     task.seed = static_cast<uint64_t>(*seed);
   const std::string to = options.text("-o");

@@ -246,9 +246,10 @@ TEST_F(RotateFileTest, NumbersAreRoundedOnce) {
 TEST_F(RotateFileTest, NothingThatIsNamedIsLeftOut) {
   std::vector<TensorBytes> tensors = model();
   tensors.push_back({"layers.1.up.weight", "F32", "2,2,24", bytesOf(std::vector<float>(96))});
-  const std::string why = "' matches no weight of 'in.safetensors': 'layers.1.up.weight' is F32 "
-                          "2 x 2 x 24, weights have two extents of at least 1 and numbers in f32, "
-                          "f16 or bf16 [pattern_matches_no_weight]\n";
+  const std::string why =
+      "' matches 'layers.1.up.weight' of 'in.safetensors', which is F32 2 x 2 x "
+      "24: all that it names has two extents of at least 1 and numbers in f32, "
+      "f16 or bf16, or one extent [pattern_matches_other]\n";
   EXPECT_EQ(error(tensors, stream()), "error: '*.up.weight" + why);
   RotateFileOptions options = stream();
   options.inputs[2] = "layers.0.up.weight";
@@ -292,8 +293,8 @@ TEST_F(RotateFileTest, MistakesAreErrors) {
   for (const NormFusion &fusion :
        {NormFusion{"layers.*.norm*", "*"}, {"norm[12]", "*"}, {"norm", ""}, {"", "head"}})
     EXPECT_EQ(fused(fusion), "error: '" + fusion.norms + "=" + fusion.weights +
-                                 "' is no NORM=WEIGHTS, where NORM is a name with one * at most "
-                                 "[fusion_patterns]\n");
+                                 "' is no NAME=GLOB, where NAME has one * at most "
+                                 "[name_and_pattern]\n");
   EXPECT_THAT(fused({"norm9.*", "head.weight"}), testing::HasSubstr("[pattern_matches_nothing]"));
   EXPECT_THAT(fused({"norm.weight", "tail.weight"}),
               testing::HasSubstr("[pattern_matches_nothing]"));
@@ -313,6 +314,14 @@ TEST_F(RotateFileTest, MistakesAreErrors) {
   EXPECT_EQ(error(biased, options),
             "error: norm 'norm.weight' has a bias, 'norm.bias', which stays where gains are fused: "
             "only norms without one can be [fusion_bias]\n");
+  for (const auto &[norm, bias] : {std::pair("n.gamma", "n.beta"), {"n", "n.bias"}}) {
+    biased = all;
+    for (const char *name : {norm, bias})
+      biased.push_back({name, "F32", "24", bytesOf(std::vector<float>(24))});
+    options.fusions.back().norms = norm;
+    EXPECT_THAT(error(biased, options),
+                testing::HasSubstr("has a bias, '" + std::string(bias) + "', which stays"));
+  }
   std::vector<TensorBytes> changed = all;
   changed[5] = {"layers.0.o.bias", "F32", "5", bytesOf(std::vector<float>(5))};
   EXPECT_EQ(error(changed, stream()),

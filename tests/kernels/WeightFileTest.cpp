@@ -6,13 +6,17 @@
 #include "kernels/ShippedFormats.h"
 #include "kernels/Synthetic.h"
 #include "kernels/quantize/QuantizeFile.h"
+#include "kernels/quantize/QuantizedFile.h"
 #include "kernels/quantize/Slices.h"
+#include "kernels/quantize/StoredTransform.h"
 #include "tests/kernels/TemporaryFiles.h"
 
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
+#include <tuple>
 
 using namespace rho;
 using namespace rho::kernels;
@@ -87,6 +91,88 @@ TEST_F(WeightFileTest, aWeightIsPackedAndLaunched) {
       }
     EXPECT_LT(difference, all * 0.05);
   }
+}
+
+// q and v are encoded as one, smoothed by the factors of both and with one number per tensor, so
+// that they can be one weight; o is not.
+TEST_F(WeightFileTest, weightsThatAreEncodedAsOneCanBeOne) {
+  const std::vector<float> v = syntheticWeight(n / 2, k, 2);
+  auto inputs = [](uint64_t seed) { return test::bytesOf(syntheticActivation(16, k, seed)); };
+  const std::string from =
+      put("in.safetensors", test::safetensors({{"0.q", "F32", "64,128", test::bytesOf(w)},
+                                               {"0.o", "F32", "64,128", test::bytesOf(w)},
+                                               {"0.v", "F32", "32,128", test::bytesOf(v)},
+                                               {"0.v_bias", "F32", "1", "bias"}}));
+  auto calibration = [&](uint64_t ofV) {
+    const std::string x =
+        put("x.safetensors", test::safetensors({{"0.q", "F32", "16,128", inputs(3)},
+                                                {"0.v", "F32", "16,128", inputs(ofV)},
+                                                {"0.o", "F32", "16,128", inputs(3)}}));
+    return std::make_shared<SafetensorsFile>(must(SafetensorsFile::open(x)));
+  };
+  QuantizeFileOptions options;
+  options.format = shippedFormat("nvfp4");
+  options.steps = {.smooth = true, .rotate = 5};
+  options.activations = calibration(3);
+  options.together = {{"*.v", "*.[qv]*"}};
+  const QuantizeFileSummary summary = must(quantizeFile(from, folder + "q.safetensors", options));
+  EXPECT_EQ(summary.quantized, 3);
+  EXPECT_EQ(summary.numbers, (2 * n + n / 2) * k);
+
+  // As the encoder alone makes them.
+  Matrix both{n + n / 2, k, w};
+  both.values.insert(both.values.end(), v.begin(), v.end());
+  const Matrix x{16, k, syntheticActivation(16, k, 3)};
+  const EncodedLayer one = must(encodeLayer(both, &x, {options.format, nullptr}, options.steps));
+  const SafetensorsFile quantized = must(SafetensorsFile::open(folder + "q.safetensors"));
+  for (const auto &[name, first, rows] : {std::tuple("0.q", int64_t{0}, n), {"0.v", n, n / 2}}) {
+    const dsl::QuantizedMatrix own = must(readQuantized(quantized, name));
+    for (int64_t row = 0; row < rows; ++row)
+      EXPECT_EQ(own.rowValues(row), one.weight.rowValues(first + row)) << name;
+    EXPECT_EQ(must(readTransform(quantized, name)).smoothing->factors,
+              one.transform.smoothing->factors);
+  }
+  EXPECT_NE(must(readTransform(quantized, "0.o")).smoothing->factors,
+            one.transform.smoothing->factors);
+
+  const WeightFile file = must(WeightFile::open(folder + "q.safetensors"));
+  Module module = must(Module::parse(must(file.describe("0.q")).declarations +
+                                     "gemm g { weight: nvfp4 activation: f16 output: f32 }"));
+  Engine engine = must(Engine::create(must(Device::emulated("sm_80")), {.diskCache = false}));
+  const WeightFile::Slice slices[] = {{.name = "0.q"}, {.name = "0.v"}};
+  EXPECT_EQ(error(file.pack(slices, must(engine.compile(module, "", {3, n + n / 2, k})))), "");
+
+  // Nothing that is named is left out.
+  auto refused = [&](std::vector<WeightsTogether> together) {
+    options.together = std::move(together);
+    std::string text = error(quantizeFile(from, folder + "none.safetensors", options));
+    EXPECT_FALSE(std::filesystem::exists(folder + "none.safetensors"));
+    return text;
+  };
+  const std::string apart = "error: '0.q' and '0.v' cannot be encoded as one weight: ";
+  EXPECT_EQ(refused({{"*.v", "0.[qv]"}, {"0.q", "0.o"}}),
+            "error: '0.q' and '0.o' cannot be encoded as one weight: '0.q' is one with others "
+            "already [weights_apart]\n");
+  EXPECT_NE(refused({{"*.v", "*.k"}}).find("error: '0.k' matches no tensor"), std::string::npos);
+  EXPECT_EQ(refused({{"*.*", "0.v"}}),
+            "error: '*.*=0.v' is no NAME=GLOB, where NAME has one * at most [name_and_pattern]\n");
+  options.formats = {{"0.v", shippedFormat("int8_channel")}};
+  EXPECT_EQ(refused({{"0.v", "0.q"}}), apart + "they have different formats [weights_apart]\n");
+  options.formats = {};
+  options.activations = calibration(4);
+  EXPECT_EQ(refused({{"0.v", "0.q"}}),
+            apart + "their activations are not the same numbers [weights_apart]\n");
+  options.activations = calibration(3);
+  options.format = shippedFormat("mosaic_channel");
+  EXPECT_EQ(refused({{"0.v", "0.q"}}),
+            apart + "format 'mosaic_channel' has parts [weights_apart]\n");
+  options.format = shippedFormat("fp8_block128");
+  EXPECT_EQ(refused({{"0.v", "0.q"}}),
+            apart +
+                "the 64 rows above end inside 128 rows that share a number of component 'scale' "
+                "[weights_apart]\n");
+  options.tensors.skip = {"0.v"};
+  EXPECT_EQ(refused({{"0.q", "0.v"}}), apart + "'0.v' is not chosen [weights_apart]\n");
 }
 
 TEST_F(WeightFileTest, theCApiGivesTheSame) {

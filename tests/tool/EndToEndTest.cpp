@@ -199,6 +199,7 @@ TEST(BenchTest, leavesNothingInTheTemporaryFolder) {
 }
 
 TEST(BenchTest, refusesATemporaryFolderThatCannotBeWritten) {
+  scratchFolder(); // is in the other
   setenv("TMPDIR", "/none", 1);
   const ToolResult lost = runTool({"bench", gemmFile("int4_g128_f16"), "--device", "sm_80"});
   unsetenv("TMPDIR");

@@ -11,7 +11,7 @@ namespace {
 
 // 4 numbers of which each is off by `error`, of sum of squares 40.
 ErrorRow row(const std::string &tensor, const std::string &format, double error) {
-  ErrorRow result{tensor, format, 2, 2, {}, {}, {}};
+  ErrorRow result{tensor, format, "", 2, 2, {}, {}, {}};
   result.error = {.numbers = 4,
                   .storedBits = 18,
                   .squares = 40,
@@ -36,6 +36,19 @@ TEST(ErrorReportTest, totalsFollowSeveralTensors) {
   ASSERT_TRUE(rows[4].output.has_value());
   EXPECT_EQ(rows[4].output->relative(), 0.2);
   EXPECT_FALSE(rows[5].output.has_value());
+}
+
+TEST(ErrorReportTest, filesOfSeveralFormatsHaveTotals) {
+  std::vector<ErrorRow> mixed = {row("a", "f of m", 1), row("b", "g of m", 3),
+                                 row("b", "g of n", 2)};
+  mixed[0].file = mixed[1].file = "m";
+  mixed[2].file = "n";
+  const std::vector<ErrorRow> rows = withTotals(mixed);
+  ASSERT_EQ(rows.size(), 7U);
+  EXPECT_EQ(rows[6].tensor, "all");
+  EXPECT_EQ(rows[6].format, "m");
+  EXPECT_EQ(rows[6].error.numbers, 8);
+  EXPECT_EQ(rows[6].error.meanSquaredError(), 5);
 }
 
 TEST(ErrorReportTest, tableCsvAndPlotSayTheSame) {
@@ -70,8 +83,8 @@ TEST(ErrorReportTest, namesMayHoldAnything) {
 
 TEST(ErrorReportTest, namesKeepTheTableInShape) {
   kernels::EncodingError exact{.numbers = 4, .storedBits = 128, .squares = 4, .valueSquares = 4};
-  std::vector<ErrorRow> rows = {{"a\n\x1b[31m", "f32", 1, 4, exact, {}, {}},
-                                {"\xe5\x90\x8d", "f32", 1, 4, exact, {}, {}}};
+  std::vector<ErrorRow> rows = {{"a\n\x1b[31m", "f32", "", 1, 4, exact, {}, {}},
+                                {"\xe5\x90\x8d", "f32", "", 1, 4, exact, {}, {}}};
   const std::string text = errorTable(rows);
   EXPECT_NE(text.find("\na\\x0a\\x1b[31m  f32"), std::string::npos) << text;
   EXPECT_NE(text.find("\n\xe5\x90\x8d" + std::string(14, ' ') + "f32"), std::string::npos) << text;

@@ -108,7 +108,7 @@ TEST(RotateTest, MistakesAreErrors) {
   }
   std::vector<std::string> odd = all;
   odd.insert(odd.end(), {"--fuse", "model.norm.weight"});
-  EXPECT_THAT(runTool(odd).err, HasSubstr("[fusion_patterns]"));
+  EXPECT_THAT(runTool(odd).err, HasSubstr("[name_and_pattern]"));
   odd = all;
   odd.insert(odd.end(), {"--block", "3"});
   EXPECT_THAT(runTool(odd).err, HasSubstr("[rotation_sizes]"));
