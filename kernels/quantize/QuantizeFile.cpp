@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace rho::kernels {
 
@@ -220,14 +221,14 @@ private:
   }
 
   Result<EncodedLayer> encode(size_t i) {
-    if (auto done = encoded.find(i); done != encoded.end()) {
-      EncodedLayer layer = std::move(done->second);
-      encoded.erase(done);
-      return layer;
+    for (const std::vector<size_t> &group : groups) {
+      if (std::find(group.begin(), group.end(), i) == group.end())
+        continue;
+      if (!encoded.contains(i))
+        if (Status done = encodeTogether(group); !done)
+          return std::move(done.error());
+      return std::move(encoded.extract(i).mapped());
     }
-    for (const std::vector<size_t> &group : groups)
-      if (group[0] == i)
-        return encodeTogether(group);
     const TensorEntry &tensor = file.tensors()[i];
     const dsl::MatrixView view = *file.matrix(tensor);
     if (options.activations || options.steps.rotate || options.steps.needCalibration())
@@ -239,8 +240,8 @@ private:
     return EncodedLayer{{}, std::move(*matrix), lost};
   }
 
-  // The first; the others are kept in `encoded`. Groups that lost numbers count with the first.
-  Result<EncodedLayer> encodeTogether(const std::vector<size_t> &group) {
+  // To `encoded`. What lost numbers counts with the first.
+  Status encodeTogether(const std::vector<size_t> &group) {
     const FormatPtr &format = formats[group[0]];
     Matrix all{0, file.tensors()[group[0]].shape[1], {}};
     for (size_t i : group) {
@@ -251,10 +252,9 @@ private:
       all.rows += one.rows;
       all.values.insert(all.values.end(), one.values.begin(), one.values.end());
     }
-    const std::string &first = file.tensors()[group[0]].name;
-    Result<EncodedLayer> layer = encodeByLayer(first, format, all);
+    Result<EncodedLayer> layer = encodeByLayer(file.tensors()[group[0]].name, format, all);
     if (!layer)
-      return layer;
+      return std::move(layer.error());
     int64_t row = 0;
     for (size_t i : group) {
       const TensorEntry &tensor = file.tensors()[i];
@@ -263,11 +263,10 @@ private:
       if (!own)
         return refused(tensor.name, *format, own.error());
       row += tensor.shape[0];
-      encoded.emplace(i, EncodedLayer{layer->transform, std::move(*own), {}, layer->blocks});
+      encoded[i] = {layer->transform, std::move(*own), std::exchange(layer->lost, {}),
+                    layer->blocks};
     }
-    EncodedLayer own = std::move(encoded.extract(group[0]).mapped());
-    own.lost = layer->lost;
-    return own;
+    return Done{};
   }
 
   Result<EncodedLayer> encodeByLayer(const std::string &name, const FormatPtr &format,
@@ -310,7 +309,7 @@ private:
   const std::vector<FormatPtr> formats; // see formatsOf
   const QuantizeFileOptions &options;
   std::vector<std::vector<size_t>> groups; // see weightGroups
-  std::map<size_t, EncodedLayer> encoded;  // of a group whose first is written
+  std::map<size_t, EncodedLayer> encoded;  // of a group, until they are written
   QuantizeFileSummary summary;
 };
 

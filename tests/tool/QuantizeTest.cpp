@@ -211,6 +211,33 @@ TEST(QuantizeTest, weightsMayHaveFormatsOfTheirOwn) {
             "int4_group");
 }
 
+// What is one number for all of a weight is one for all that are encoded as one.
+TEST(QuantizeTest, weightsMayBeEncodedAsOne) {
+  const std::string in = scratchFolder() + "model.safetensors",
+                    out = scratchFolder() + "one.safetensors";
+  const std::string small = test::bytesOf(weights()), large = test::bytesOf(std::vector(k, 9.0F));
+  put("model.safetensors", test::safetensors({{"0.q_proj", "F32", "8,128", small},
+                                              {"0.v_proj", "F32", "1,128", large},
+                                              {"1.q_proj", "F32", "8,128", small},
+                                              {"1.v_proj", "F32", "1,128", large}}));
+  auto scales = [&](const std::vector<std::string> &options) {
+    std::vector<std::string> line = {"quantize", in, "--format", "nvfp4", "-o", out};
+    line.insert(line.end(), options.begin(), options.end());
+    EXPECT_EQ(runTool(line).err, "");
+    const auto file = kernels::SafetensorsFile::open(out);
+    std::vector<uint32_t> found;
+    for (const char *name : {"0.q_proj", "0.v_proj", "1.q_proj", "1.v_proj"})
+      found.push_back(kernels::readQuantized(*file, name)->components[2].get(0));
+    return found;
+  };
+  const std::vector<uint32_t> alone = scales({}), one = scales({"--together", "*.q_proj=*.v*"});
+  EXPECT_NE(alone[0], alone[1]);
+  EXPECT_EQ(one, std::vector<uint32_t>(4, alone[1]));
+  EXPECT_EQ(
+      runTool({"quantize", in, "--format", "nvfp4", "-o", out, "--together", "0.q_proj"}).err,
+      "error: '0.q_proj=' is no NAME=GLOB, where NAME has one * at most [name_and_pattern]\n");
+}
+
 // Inputs are transformed as the file says, so that the outputs are those of the layer.
 TEST(QuantizeTest, gemmsTransformTheirInputsAsTheFileSays) {
   std::string in = write("in.safetensors", weights()), out = scratchFolder() + "turned.safetensors";
