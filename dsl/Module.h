@@ -60,8 +60,8 @@ Checked checkModule(std::string_view text, std::string_view name, const FileRead
 Result<std::string> printAst(std::string_view text, std::string_view name);
 // Canonical text of the whole module: formats, gemms, then devices. Parses back to an equal module.
 std::string print(const Module &module);
-// The declarations of several formats and of their parts, each once, as one module; none of plain formats.
-// Errors: formats_share_name.
+// The declarations of several formats and of their parts, each once, as one module; none of plain
+// formats. Errors: formats_share_name.
 Result<std::string> printModule(const std::vector<std::shared_ptr<const Format>> &formats);
 
 } // namespace rho::dsl
