@@ -153,7 +153,7 @@ private:
                                matrix.error().diagnostics.end());
       return error;
     }
-    return rowOf(tensor, format->name, weight, *matrix, x);
+    return rowOf(tensor, format->name, "", weight, *matrix, x);
   }
 
   // Of codes that a file has. What it says was done to the weight before it was encoded, and is to
@@ -172,20 +172,15 @@ private:
     Result<kernels::LayerTransform> transform = kernels::readTransform(other, tensor.name);
     if (!transform)
       return transform.error();
-    auto rowOf = [&](const dsl::MatrixView &encoded, const LayerInputs &inputs) {
-      ErrorRow row = FormatComparison::rowOf(tensor, matrix->format->name + " of " + other.path(),
-                                             encoded, *matrix, inputs);
-      row.file = other.path();
-      return row;
-    };
+    const std::string label = matrix->format->name + " of " + other.path();
     if (transform->isIdentity())
-      return rowOf(weight, x);
+      return rowOf(tensor, label, other.path(), weight, *matrix, x);
     Result<kernels::Matrix> encoded =
         kernels::transformWeight(kernels::matrixOf(weight), *transform);
     if (!encoded)
       return encoded.error();
     if (x.x.empty())
-      return rowOf(encoded->view(), x);
+      return rowOf(tensor, label, other.path(), encoded->view(), *matrix, x);
     Result<kernels::Matrix> transformed = kernels::transformActivation(
         {static_cast<int64_t>(x.x.size()) / weight.k, weight.k, {x.x.begin(), x.x.end()}},
         *transform);
@@ -195,13 +190,13 @@ private:
         inputsOf({transformed->values.begin(), transformed->values.end()}, weight.k);
     if (!inputs)
       return inputs.error();
-    return rowOf(encoded->view(), *inputs);
+    return rowOf(tensor, label, other.path(), encoded->view(), *matrix, *inputs);
   }
 
   static ErrorRow rowOf(const TensorEntry &tensor, const std::string &label,
-                        const dsl::MatrixView &weight, const dsl::QuantizedMatrix &matrix,
-                        const LayerInputs &inputs) {
-    ErrorRow row{tensor.name, label, "", weight.rows, weight.k, {}, {}, {}};
+                        const std::string &file, const dsl::MatrixView &weight,
+                        const dsl::QuantizedMatrix &matrix, const LayerInputs &inputs) {
+    ErrorRow row{tensor.name, label, file, weight.rows, weight.k, {}, {}, {}};
     row.error = kernels::encodingError(weight, matrix);
     row.lost = kernels::lostGroups(weight, matrix);
     if (!inputs.x.empty())

@@ -66,8 +66,10 @@ Result<FormatPtr> openFormat(const std::string &text) {
   if (size_t at = text.find(std::string(ending) + ":"); at != std::string::npos) {
     const std::string path = text.substr(0, at + ending.size());
     const std::string name = text.substr(at + ending.size() + 1);
-    const std::optional<std::string> source = dsl::readSource(path);
-    return hasArguments && source ? instanceOf(*source, path, name) : fromFile(path, name);
+    if (hasArguments)
+      if (std::optional<std::string> source = dsl::readSource(path))
+        return instanceOf(*source, path, name);
+    return fromFile(path, name);
   }
   const std::string name = text.substr(0, text.find_first_of(" ("));
   if (hasArguments && dsl::libraryText(name))

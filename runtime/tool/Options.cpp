@@ -181,8 +181,7 @@ constexpr OptionSpec options[] = {
      "times"},
     {"--together", Kind::Texts, "NAME=GLOB", quantize, false,
      "encode weights with others as one, as q, k and v, so that they can be one weight; * of GLOB "
-     "is "
-     "what * of NAME was; may be given several times"},
+     "is what * of NAME was; may be given several times"},
     {"--format", Kind::Inputs, "FORMAT", error, false,
      "FILE.rho[:NAME], or the name of a shipped format; may be given several times"},
     {"--quantized", Kind::Inputs, "FILE", error, false,
