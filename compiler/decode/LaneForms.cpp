@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -78,7 +79,9 @@ class FormSearch {
 public:
   FormSearch(const std::vector<double> &values, dsl::ElementType lane, bool arithmetic)
       : values(values), arithmetic(arithmetic), laneBits(lane.bits()),
-        signBit(lane.isFloat() ? 1u << (laneBits - 1) : 0) {
+        signBit(lane.isFloat() ? 1u << (laneBits - 1) : 0),
+        exponentField(lane.isFloat() ? ((1u << lane.exponentBits()) - 1) << lane.mantissaBits()
+                                     : 0) {
     numbers.resize(size_t{1} << laneBits);
     for (uint32_t code = 0; code < numbers.size(); ++code)
       numbers[code] = lane.decode(code);
@@ -98,17 +101,11 @@ public:
     if (sorted.size() < 2 || sorted.front() == sorted.back())
       return {};
     int bits = std::countr_zero(values.size());
-    uint32_t all = static_cast<uint32_t>(numbers.size()) - 1;
-    for (uint32_t places = (1u << bits) - 1; places <= all;) {
-      // A constant sign is a slope's business, or the other half of a symmetric set.
-      uint32_t others = all & ~places & ~signBit;
-      auto last = static_cast<uint32_t>(values.size() - 1);
-      Ends ends{patternAt(0, places), patternAt(1, places), patternAt(last, places)};
-      for (uint32_t constant = others;; constant = (constant - 1) & others) {
-        tryForm(places, constant, ends);
-        if (constant == 0)
-          break;
-      }
+    for (uint32_t places = (1u << bits) - 1; places < numbers.size();) {
+      if (complete)
+        tryConstants(places);
+      else
+        tryPlaced(places);
       places = nextOfAsManyBits(places);
     }
     if (laneBits == 8 && complete && bits > 1)
@@ -123,7 +120,7 @@ private:
   const std::vector<double> &values;
   bool arithmetic;
   int laneBits;
-  uint32_t signBit;
+  uint32_t signBit, exponentField;
   bool complete = false;                           // no code without a value
   std::vector<double> numbers;                     // of the lane's bit patterns
   std::vector<int> order;                          // codes by value
@@ -154,25 +151,49 @@ private:
   struct Ends {
     uint32_t first, second, last;
   };
-  void tryForm(uint32_t places, uint32_t constant, const Ends &ends) {
-    if (!complete) {
-      tryPlaced(places, constant);
-      return;
-    }
+  enum class Line : uint8_t { None, Rising, Falling };
+  Line lineOf(uint32_t constant, const Ends &ends) const {
     const double first = numbers[ends.first | constant];
     const double span = numbers[ends.last | constant] - first;
+    if (!std::isfinite(span) || span == 0)
+      return Line::None;
     const double step = (numbers[ends.second | constant] - first) * valueSpan;
-    const bool rising = step == lowStep * span;
-    const bool falling = arithmetic && step == highStep * span;
-    if ((rising || falling) && std::isfinite(span) && span != 0)
-      tryLine(places, constant, span, !rising);
+    return step == lowStep * span                  ? Line::Rising
+           : arithmetic && step == highStep * span ? Line::Falling
+                                                   : Line::None;
+  }
+
+  // All constants beside these places, from the largest on.
+  void tryConstants(uint32_t places) {
+    const auto last = static_cast<uint32_t>(values.size() - 1);
+    const Ends ends{patternAt(0, places), patternAt(1, places), patternAt(last, places)};
+    // A constant sign is a slope's business, or the other half of a symmetric set.
+    const uint32_t others = static_cast<uint32_t>(numbers.size() - 1) & ~places & ~signBit;
+    // What a constant has of the exponent makes all numbers larger or smaller alike, where it has
+    // any: one of these says whether others are worth a trial.
+    const uint32_t exponents = others & exponentField, rest = others & ~exponentField;
+    std::vector<uint32_t> constants;
+    for (uint32_t low = rest;; low = (low - 1) & rest) {
+      if (exponents != 0 && lineOf(low | (exponents & -exponents), ends) != Line::None)
+        for (uint32_t high = exponents; high != 0; high = (high - 1) & exponents)
+          constants.push_back(high | low);
+      if (lineOf(low, ends) != Line::None)
+        constants.push_back(low);
+      if (low == 0)
+        break;
+    }
+    std::sort(constants.begin(), constants.end(), std::greater<>());
+    for (uint32_t constant : constants)
+      if (const Line line = lineOf(constant, ends); line != Line::None)
+        tryLine(places, constant, line == Line::Falling);
   }
 
   // Whether numbers and values lie on one line; `falling`: the largest number is the least value.
-  void tryLine(uint32_t places, uint32_t constant, double span, bool falling) {
+  void tryLine(uint32_t places, uint32_t constant, bool falling) {
     auto count = static_cast<uint32_t>(values.size());
-    double sign = falling ? -1 : 1, slope = sign * (sorted[count - 1] - sorted[0]) / span;
-    double first = numberAt(0, places, constant);
+    double first = numberAt(0, places, constant),
+           span = numberAt(count - 1, places, constant) - first;
+    double sign = falling ? -1 : 1, slope = sign * valueSpan / span;
     auto valueAt = [&](uint32_t i) { return sorted[falling ? count - 1 - i : i]; };
     for (uint32_t i = 0; i < count; ++i)
       if ((numberAt(i, places, constant) - first) * slope != valueAt(i) - valueAt(0))
@@ -245,9 +266,7 @@ private:
   }
 
   // With codes that have no value: each of the others is a pattern's number times a power of two.
-  void tryPlaced(uint32_t places, uint32_t constant) {
-    if (constant != 0)
-      return;
+  void tryPlaced(uint32_t places) {
     auto count = static_cast<uint32_t>(values.size());
     auto least = std::upper_bound(sorted.begin(), sorted.end(), 0.0);
     double smallest = numbers[places & -places];

@@ -98,6 +98,12 @@ public:
     return {cycles(counts, rates), counts.total()};
   }
 
+  // Logic instructions of the next register and of moves with which a plan may take no more than
+  // these cycles: quickly asked.
+  int logicWithin(int cycles, const OpCounts &counts, int taken) const {
+    return cycles / rates.logic - counts.logic - others[static_cast<size_t>(taken)].logic;
+  }
+
 private:
   const InstructionRates &rates;
   std::vector<OpCounts> others; // the least of the registers that are not taken, by those that are
@@ -265,7 +271,7 @@ public:
       const uint32_t used = option.extraction.used;
       if (used == 0)
         continue;
-      const User user{option.least, used, static_cast<uint32_t>(i)};
+      const User user{option.least, option.own, option.moves, used, static_cast<uint32_t>(i)};
       byLowest[static_cast<size_t>(std::countr_zero(used))].push_back(user);
       byUsed[used].push_back(user);
     }
@@ -283,6 +289,8 @@ private:
   // What is asked of most options, side by side in memory: the search waits for little else.
   struct User {
     WordCost least;
+    OpCounts own;
+    Moves moves;
     uint32_t used;
     uint32_t option;
   };
@@ -332,19 +340,22 @@ private:
       }
       return;
     }
+    const int mostLogic = cost.logicWithin(bestCost.cycles, own, taken + 1);
     for (const User &user : next(used, taken)) {
       if (!(user.least < bestCost)) // nor do those behind it
         return;
       if ((user.used & used) != 0)
         continue;
-      const Option &option = options[user.option];
-      OpCounts together = own + option.own;
-      if (!(cost.atLeast(together, moves | option.moves, taken + 1) < bestCost))
+      const Moves allMoves = moves | user.moves;
+      if (user.own.logic + std::popcount(allMoves & ~leftMoves) > mostLogic)
+        continue;
+      const OpCounts together = own + user.own;
+      if (!(cost.atLeast(together, allMoves, taken + 1) < bestCost))
         continue;
       if (++steps > mostSteps)
         return;
       chosen.push_back(user.option);
-      extend(used | user.used, together, moves | option.moves);
+      extend(used | user.used, together, allMoves);
       chosen.pop_back();
     }
   }
