@@ -8,6 +8,7 @@
 #include "dsl/Numbers.h"
 #include "dsl/Parallel.h"
 #include "dsl/QuantizeParts.h"
+#include "dsl/SelectorSearch.h"
 #include "dsl/ValueSearch.h"
 
 #include <algorithm>
@@ -105,6 +106,8 @@ private:
     std::vector<uint32_t> codes; // for the value search
     std::vector<double> decoded;
     ValueSearch search;
+    SelectorSearch selectors;
+    std::vector<double> errors; // by selector
     EncodeRule::Partial partial = {};
     int trials = 0; // candidates under trial
     // What errorOf makes of the block, where the search has summed it up on its way.
@@ -224,7 +227,9 @@ private:
 
   // --- bands of rows that share no component but those of the whole matrix
 
-  State newState() { return {0, {}, tensorValues(), {}, {}, ValueSearch(format)}; }
+  State newState() {
+    return {0, {}, tensorValues(), {}, {}, ValueSearch(format), SelectorSearch(format), {}};
+  }
 
   bool encodeBands(size_t position) {
     std::atomic<bool> good = true;
@@ -292,6 +297,11 @@ private:
         std::vector<double> candidates;
         for (size_t i = 0; i < rulesOf(index).size(); ++i)
           candidates.push_back(reduce(index, i, part, state));
+        if (position + 1 == format.encodeOrder.size() &&
+            chooseSelector(index, part, candidates, state)) {
+          good &= encodeElements(part, state);
+          continue;
+        }
         good &= choose(
             index, placeOf(index, row, begin), state.trials,
             [&](size_t i) { return candidates[i]; },
@@ -299,6 +309,41 @@ private:
             [&] { return errorOf(part, state); });
       }
     return several ? good : encodeParts(position + 1, block, state);
+  }
+
+  // What choose() finds where the component is the selector of a remapped code and nothing else is
+  // to be encoded but elements, without encoding them for each candidate. False: another component,
+  // or a format whose selector is not searched so.
+  bool chooseSelector(int index, const Block &part, const std::vector<double> &candidates,
+                      State &state) {
+    if (!SelectorSearch::covers(format) || format.element().remap->selector != index)
+      return false;
+    state.errors.assign(state.selectors.selectors(), 0);
+    for (int64_t row = part.rowBegin; row < part.rowEnd; ++row)
+      for (int64_t begin = part.begin; begin < part.end; begin += run) {
+        loadCodes(row, begin, state.codes);
+        if (!state.selectors.prepare(state.codes))
+          return false;
+        state.selectors.addErrors(
+            numbers(state, row) + begin,
+            columnWeights.empty() ? nullptr : &columnWeights[static_cast<size_t>(begin)],
+            std::min(part.end, begin + run) - begin, state.errors.data());
+      }
+    const ElementType type = format.component(index).type;
+    uint32_t best = 0;
+    double least = 0;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      const uint32_t code = type.encode(candidates[i]);
+      double here = state.errors[code];
+      if (std::isnan(here))
+        here = std::numeric_limits<double>::infinity();
+      if (i == 0 || here < least) {
+        best = code;
+        least = here;
+      }
+    }
+    codesOf(index).set(placeOf(index, part.rowBegin, part.begin), best);
+    return true;
   }
 
   double reduce(int index, size_t candidate, const Block &block, State &state) const {

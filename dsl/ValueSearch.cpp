@@ -1,6 +1,7 @@
 #include "dsl/ValueSearch.h"
 
 #include "dsl/Evaluate.h"
+#include "dsl/SortedValues.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,26 +11,15 @@
 
 namespace rho::dsl {
 
-// Some 512 KB of tables, whatever the width.
-static size_t keptTables(int elementBits) { return size_t(1) << (14 - elementBits); }
+ValueSearch::ValueSearch(const Format &format)
+    : format(format), kept(format.element().type.bits()) {}
 
 bool ValueSearch::prepare(std::vector<uint32_t> &codes) {
-  if (kept.empty())
-    kept.resize(keptTables(format.element().type.bits()));
-  uint64_t hash = 0;
-  for (size_t i = 1; i < codes.size(); ++i)
-    hash = (hash ^ codes[i]) * 0x9e3779b97f4a7c15;
-  prepared = (hash >> 32) % kept.size();
-  Prepared &found = kept[prepared];
-  const bool known = !found.byCode.empty() &&
-                     std::equal(found.others.begin(), found.others.end(), codes.begin() + 1);
-  if (!known)
-    fill(found, codes);
-  return found.fallback >= 0;
+  prepared = &kept.of(codes, [&](Prepared &made) { fill(made, codes); });
+  return prepared->fallback >= 0;
 }
 
 void ValueSearch::fill(Prepared &made, std::vector<uint32_t> &codes) {
-  made.others.assign(codes.begin() + 1, codes.end());
   made.byCode.resize(size_t(1) << format.element().type.bits());
   valueTable(format, codes.data(), made.byCode.data());
   made.fallback = -1;
@@ -70,36 +60,18 @@ void ValueSearch::fill(Prepared &made, std::vector<uint32_t> &codes) {
   }
 }
 
-// How many of the values are below each of `width` numbers, which registers hold meanwhile.
-template <int64_t width>
-[[gnu::always_inline]] static inline void countBelow(std::span<const double> values,
-                                                     const double *x, uint64_t *below) {
-  uint64_t counts[width] = {};
-  for (double value : values)
-    for (int64_t i = 0; i < width; ++i)
-      counts[i] += value < x[i] ? 1 : 0;
-  std::copy_n(counts, width, below);
-}
-
 RHO_LANES void ValueSearch::nearest(const double *x, int64_t count, uint8_t *codes) const {
-  const Prepared &of = kept[prepared];
+  const Prepared &of = *prepared;
   const auto fallback = static_cast<uint8_t>(of.fallback);
   if (of.values.empty()) {
     std::fill_n(codes, count, fallback);
     return;
   }
-  constexpr int64_t width = 8;
-  constexpr size_t few = 32; // of which all are compared, without branches
   const auto finite = std::span(of.values).subspan(1, of.values.size() - 2);
-  uint64_t below[width];
-  for (; count > 0; x += width, codes += width, count -= width) {
-    const int64_t part = std::min(count, width);
-    if (part == width && finite.size() <= few)
-      countBelow<width>(finite, x, below);
-    else
-      for (int64_t i = 0; i < part; ++i)
-        below[i] = static_cast<uint64_t>(std::lower_bound(finite.begin(), finite.end(), x[i]) -
-                                         finite.begin());
+  uint64_t below[numbersAtATime];
+  for (; count > 0; x += numbersAtATime, codes += numbersAtATime, count -= numbersAtATime) {
+    const int64_t part = std::min(count, numbersAtATime);
+    countBelow(finite, x, part, below);
     for (int64_t i = 0; i < part; ++i) {
       const uint64_t at = below[i];
       const double up = of.values[at + 1] - x[i], down = x[i] - of.values[at];
