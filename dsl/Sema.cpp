@@ -402,6 +402,24 @@ private:
               declared.span);
       format.requirements.push_back({expr, declared.atMost, declared.bound, declared.span});
     }
+    if (good)
+      requirementsTogether();
+  }
+
+  void requirementsTogether() {
+    const std::vector<bool> allowed = allowedElements(format);
+    if (allowed.empty() || std::find(allowed.begin(), allowed.end(), true) != allowed.end())
+      return;
+    std::vector<std::string> texts;
+    Span last;
+    for (const Requirement &requirement : format.requirements)
+      if (boundsElement(requirement, format)) {
+        texts.push_back("'" + shown(print(*requirement.expr, format)) +
+                        (requirement.atMost ? " <= " : " >= ") + std::to_string(requirement.bound) +
+                        "'");
+        last = requirement.span;
+      }
+    error(DiagId::requirements_exclusive, {format.name, join(texts)}, last);
   }
 
   // --- encode rules

@@ -2,6 +2,7 @@
 #include "runtime/EngineImpl.h"
 #include "runtime/tool/Csv.h"
 #include "runtime/tool/Files.h"
+#include "runtime/tool/FormatOption.h"
 #include "runtime/tool/LineChart.h"
 #include "runtime/tool/ModelPlan.h"
 #include "runtime/tool/Report.h"
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 
 namespace rho::tool {
@@ -23,11 +25,13 @@ namespace fs = std::filesystem;
 struct Candidates {
   std::vector<std::unique_ptr<dsl::Module>> modules;
   std::vector<PlanCandidate> all;
+  std::vector<std::string> files; // of each candidate
 
   // All gemms of FILE.rho, or of FILE.rho:NAME that one.
   Status add(const std::string &spec) {
     size_t colon = spec.ends_with(".rho") ? std::string::npos : spec.rfind(':');
-    Result<dsl::Module> loaded = dsl::loadModule(spec.substr(0, colon));
+    const std::string file = spec.substr(0, colon);
+    Result<dsl::Module> loaded = dsl::loadModule(file);
     if (!loaded)
       return loaded.error();
     modules.push_back(std::make_unique<dsl::Module>(*std::move(loaded)));
@@ -36,14 +40,20 @@ struct Candidates {
       Result<const dsl::Gemm *> gemm = findGemm(module, spec.substr(colon + 1));
       if (!gemm)
         return gemm.error();
-      all.push_back({*gemm, module.sources.get()});
+      add(**gemm, file);
       return Done{};
     }
     if (module.gemms.empty())
       return module.whyNoneOf("gemm", "").value_or(makeError(DiagId::no_gemm, {"the module"}));
     for (const dsl::Gemm &gemm : module.gemms)
-      all.push_back({&gemm, module.sources.get()});
+      add(gemm, file);
     return Done{};
+  }
+
+private:
+  void add(const dsl::Gemm &gemm, const std::string &file) {
+    all.push_back({&gemm, modules.back()->sources.get()});
+    files.push_back(file);
   }
 };
 
@@ -239,6 +249,42 @@ std::string totalTable(const Model &model, const ModelPlan &plan) {
   return table(rows);
 }
 
+// What encodes the weights as planned: the format of most layers for all, for others those of
+// theirs by name. Empty where a candidate's weights have a format that the command line cannot
+// name.
+std::string quantizeLine(const ModelPlan &plan, const Candidates &candidates) {
+  std::vector<std::string> formats;
+  for (size_t i = 0; i < candidates.all.size(); ++i) {
+    const dsl::Format &weight = candidates.all[i].gemm->weight;
+    formats.emplace_back();
+    for (const std::string &name :
+         {weight.name,
+          fs::path(candidates.files[i]).lexically_normal().string() + ":" + weight.name})
+      if (Result<std::shared_ptr<const dsl::Format>> opened = openWeightFormat(name);
+          opened && dsl::print(**opened) == dsl::print(weight)) {
+        formats.back() = name;
+        break;
+      }
+  }
+  std::map<std::string, int> layers;
+  for (const LayerPlan &each : plan.layers)
+    if (++layers[formats[each.chosen]]; formats[each.chosen].empty())
+      return "";
+  const std::string &most =
+      std::max_element(layers.begin(), layers.end(), [](const auto &a, const auto &b) {
+        return a.second < b.second;
+      })->first;
+  std::string line = "rho quantize IN.safetensors --format " + shellWord(most);
+  for (const LayerPlan &each : plan.layers)
+    if (const std::string &format = formats[each.chosen]; format != most) {
+      const std::string &name = each.layer.name;
+      if (name.find_first_of("*?[]\\=") != std::string::npos || dsl::visible(name) != name)
+        return "";
+      line += " --format-of " + shellWord("*" + name + "*=" + format);
+    }
+  return line + " -o OUT.safetensors";
+}
+
 // Speed-ups over f16 against m: of the whole model, then of each layer.
 std::string plotOf(const Model &model, const ModelPlan &plan, const compiler::DeviceModel &device) {
   auto lineOf = [&](const std::string &name, const auto &speedUp) {
@@ -311,6 +357,9 @@ Result<int> planCommand(const Options &options) {
       "(its speed-up over f16)\n\n%s",
       layerTable(*plan).c_str(), timeTable(*model, *plan).c_str(),
       totalTable(*model, *plan).c_str());
+  if (const std::string line = quantizeLine(*plan, choice->candidates); !line.empty())
+    std::printf("\nweights as planned, where their names have those of the layers in them\n\n%s\n",
+                line.c_str());
   if (options.has("--csv"))
     if (Status written = writeText(options.text("--csv"), csvOf(*model, *plan, *device)); !written)
       return written.error();

@@ -5,6 +5,7 @@
 #include "runtime/files/SignalsHeld.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <condition_variable>
@@ -27,6 +28,19 @@ static size_t bytesOfLetters(std::string_view text, size_t letters) {
   while (bytes < text.size() && (dsl::continuesCharacter(text[bytes]) || letters-- > 0))
     ++bytes;
   return bytes;
+}
+
+std::string shellWord(const std::string &text) {
+  const bool isPlain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("_-./:,+@").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (isPlain)
+    return text;
+  std::string quoted = "'";
+  for (char c : text)
+    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
 }
 
 std::string fixedNumber(double value, int digits) {

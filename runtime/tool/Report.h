@@ -16,6 +16,9 @@ namespace rho::tool {
 // The letters of a UTF-8 text, taken to be equally wide.
 size_t lettersOf(std::string_view text);
 
+// As a shell reads it as one word.
+std::string shellWord(const std::string &text);
+
 // 3 significant digits and no exponent for usual sizes: 0.00123, 1.23, 123, 12345.
 std::string shortNumber(double value);
 std::string numberOrNone(const std::optional<double> &value); // shortNumber(), or an empty text

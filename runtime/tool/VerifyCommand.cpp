@@ -12,7 +12,6 @@
 #include "runtime/tool/Tool.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <tuple>
 
@@ -105,27 +104,14 @@ VerifyRow checkedRow(const Device &device, const BenchGemm &declared, const Gemm
                                   : room ? check(device, *gemm, seed)
                                          : room.error();
   if (!comparison) {
-    row.result = comparison.error().diagnostics[0].message;
+    const Diagnostic &first = comparison.error().diagnostics[0];
+    row.result = first.message + " [" + std::string(name(first.id)) + "]";
     return row;
   }
   row.comparison = *comparison;
   if (row.comparison.passed())
     row.result = "PASS";
   return row;
-}
-
-// As a shell reads it as one word.
-std::string shellWord(const std::string &text) {
-  const bool isPlain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 ||
-           std::string_view("_-./:,+@").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-  if (isPlain)
-    return text;
-  std::string quoted = "'";
-  for (char c : text)
-    quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
 }
 
 // How to see one problem alone.

@@ -9,6 +9,7 @@
 
 using namespace rho::test;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 namespace {
@@ -22,10 +23,40 @@ TEST(PlanCommandTest, plansAModelByItsPolicy) {
   EXPECT_THAT(result.out, HasSubstr("rule 2: layer down_proj"));
   EXPECT_THAT(result.out, HasSubstr("rule 3: all others"));
   EXPECT_THAT(result.out, HasSubstr("over f16"));
+  const std::string groups = shipped("kernels/gemms/w4a4.rho") + ":int4_group__32";
+  EXPECT_THAT(result.out, HasSubstr("\n\nrho quantize IN.safetensors --format int4_channel "
+                                    "--format-of '*v_proj*=" +
+                                    groups + "' --format-of '*down_proj*=" + groups +
+                                    "' -o OUT.safetensors\n"));
   std::string rows = contentOf(csv);
   EXPECT_EQ(std::count(rows.begin(), rows.end(), '\n'), 1 + 7 * 2 * 3);
   EXPECT_THAT(rows, StartsWith("model,device,layer,n,k,count,m,gemm,chosen,decided_by,"));
   EXPECT_THAT(contentOf(plot), HasSubstr("down_proj: w4a4_g32"));
+}
+
+// A format of a file of the user's is named by the file; a layer that no pattern names has no line.
+TEST(PlanCommandTest, saysHowToQuantize) {
+  const std::string gemms = scratchFolder() + "mine.rho", path = scratchFolder() + "named.json";
+  std::ofstream(gemms)
+      << "format mine(G: int = 64) { element: s4 scale: f16 per k[G] value = element "
+         "* scale }\ngemm wide { weight: mine activation: f16 output: f16 }\n"
+         "gemm fine { weight: mine(32) activation: f16 output: f16 }\n";
+  const std::string policy = scratchFolder() + "policy.json";
+  auto planned = [&](const std::string &name) {
+    std::ofstream(path) << R"({"name": "x", "m": [1], "policy": "policy.json", "layers": [)"
+                        << R"({"name": "a", "n": 64, "k": 64}, {"name": ")" << name
+                        << R"(", "n": 64, "k": 64}, {"name": "c", "n": 64, "k": 64}]})";
+    std::ofstream(policy) << R"({"gemms": ["mine.rho"], "rules": [)"
+                          << R"({"layers": [")" << name << R"("], "gemm": "fine"},)"
+                          << R"({"gemm": "wide"}]})";
+    ToolResult result = runTool({"plan", path, "--device", "a40"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out;
+  };
+  EXPECT_THAT(planned("b"),
+              HasSubstr("rho quantize IN.safetensors --format " + gemms +
+                        ":mine --format-of '*b*=" + gemms + ":mine__32' -o OUT.safetensors\n"));
+  EXPECT_THAT(planned("b=b"), Not(HasSubstr("rho quantize")));
 }
 
 TEST(PlanCommandTest, takesGemmsOfTheCommandLine) {
