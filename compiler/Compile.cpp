@@ -234,7 +234,7 @@ bool isThreadOver() {
 // work(), on a thread of its own where this one is over. Error process_ends.
 Result<std::string> onLivingThread(llvm::function_ref<Result<std::string>()> work) {
   auto compile = [&]() -> Result<std::string> {
-    static std::once_flag llvm;
+    static dsl::EndingLibrary llvm;
     const dsl::DelaysProcessEnd delay(llvm);
     if (!delay)
       return makeError(DiagId::process_ends);

@@ -4,10 +4,12 @@
 #include "dsl/Format.h"
 #include "dsl/Lexer.h"
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -42,6 +44,9 @@ struct Argument {
   std::vector<Token> tokens;    // of the value
   Span span;                    // of the value
 };
+
+// The kinds of parameters.
+inline constexpr std::array<std::string_view, 3> parameterKinds = {"int", "type", "format"};
 
 // `name: kind` or `name: kind = value`.
 struct Parameter {

@@ -121,6 +121,16 @@ Format withoutResidual(Format format) {
   return format;
 }
 
+Format measuredPart(const std::vector<Part> &parts, size_t index, int64_t k) {
+  Format format = *parts[index].format;
+  for (Component &component : format.components)
+    if (component.extent == Extent::Row && index == 0 && !format.hasParts()) {
+      component.extent = Extent::Group;
+      component.group = k;
+    }
+  return format;
+}
+
 Format withElement(Format format, ElementType type, double factor, std::string name) {
   format.name = std::move(name);
   format.residual.reset();

@@ -213,6 +213,11 @@ Format withElement(Format format, ElementType type, double factor, std::string n
 // The format that stores nothing of what it leaves over.
 Format withoutResidual(Format format);
 
+// What a part is measured by where errors choose the blocks of `k` numbers that it has: of the
+// first, which keeps what others leave, a format in which each block of a row has components per
+// channel or token of its own, since what is large elsewhere in the row may not stay; else its own.
+Format measuredPart(const std::vector<Part> &parts, size_t index, int64_t k);
+
 // What of a format says which number its codes are: without its name, how numbers become codes, and
 // what may be stored of them, such as how many blocks of a residual. Of parts the same.
 Format meaningOf(Format format);

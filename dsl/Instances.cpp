@@ -11,8 +11,6 @@ namespace rho::dsl {
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kinds = {"int", "type", "format"};
-
 // Words that an entry may begin with or contain where a parameter could stand.
 constexpr std::array<std::string_view, 16> entryWords = {
     "k",     "n",      "m",        "channel", "token", "tensor", "residual", "partition",
@@ -179,6 +177,7 @@ void checkParameter(const ast::Declared &declared, size_t index, const std::vect
                    parameter.name.span);
   if (isWord(name))
     error(DiagId::reserved_name, {name, "parameter"}, parameter.name.span);
+  constexpr auto &kinds = ast::parameterKinds;
   bool known = std::find(kinds.begin(), kinds.end(), parameter.kind.text) != kinds.end();
   if (!known)
     return error(DiagId::unknown_name,

@@ -3,6 +3,8 @@
 #include "dsl/Codebook.h"
 #include "dsl/ExpressionParser.h"
 
+#include <algorithm>
+
 namespace rho::dsl {
 
 namespace {
@@ -119,6 +121,8 @@ private:
     if (!skipBody())
       return false;
     declared.bodyEnd = at;
+    if (!std::all_of(declared.parameters.begin(), declared.parameters.end(), hasSomeValue))
+      return true; // of which nobody can say whether it is right
     Bindings bindings;
     for (const ast::Parameter &parameter : declared.parameters)
       bindings[parameter.name.text] =
@@ -151,6 +155,12 @@ private:
       advance();
     } while (depth > 0 && !is(TokenKind::EndOfFile) && !declarationStart());
     return depth == 0 || expected(describe(close));
+  }
+
+  static bool hasSomeValue(const ast::Parameter &parameter) {
+    constexpr auto &kinds = ast::parameterKinds;
+    return parameter.fallback ||
+           std::find(kinds.begin(), kinds.end(), parameter.kind.text) != kinds.end();
   }
 
   static Token anyOf(const ast::Parameter &parameter) {

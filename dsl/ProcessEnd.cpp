@@ -3,12 +3,17 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <pthread.h>
+#include <unistd.h>
 
 namespace rho::dsl {
 
 namespace {
 
-thread_local int ofThisThread = 0;
+// Calls that run, and those of them behind which nothing waits yet.
+struct Running {
+  int all = 0, first = 0;
+};
+thread_local Running ofThisThread;
 
 class Calls {
 public:
@@ -17,27 +22,30 @@ public:
     return all;
   }
 
-  bool begin() {
+  bool begin(bool isFirst) {
     const std::lock_guard lock(mutex);
     if (isOver)
       return false;
-    ++running;
-    ++ofThisThread;
+    count(1, isFirst);
     return true;
   }
 
-  void end() {
+  void end(bool isFirst) {
     const std::lock_guard lock(mutex);
-    --running;
-    --ofThisThread;
+    count(-1, isFirst);
     changed.notify_all();
+  }
+
+  void finishFirst() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return running.first == ofThisThread.first; });
   }
 
   void finish() {
     std::unique_lock lock(mutex);
     isOver = true;
     // LLVM ends the process over what it cannot do, in a call.
-    changed.wait(lock, [&] { return running == ofThisThread; });
+    changed.wait(lock, [&] { return running.all == ofThisThread.all; });
   }
 
 private:
@@ -50,27 +58,49 @@ private:
                    });
   }
 
+  void count(int by, bool isFirst) {
+    for (Running *each : {&running, &ofThisThread}) {
+      each->all += by;
+      each->first += isFirst ? by : 0;
+    }
+  }
+
   std::mutex mutex;
   std::condition_variable changed;
-  int running = 0;
+  Running running;
   bool isOver = false;
 };
 
+// What a thread keeps goes before all static objects where it is the one that ends the process.
+void watchMainThread() {
+  struct End {
+    ~End() { Calls::all().finishFirst(); }
+  };
+  if (gettid() == getpid()) [[maybe_unused]]
+    static thread_local const End end;
+}
+
 // Also where nothing was called: then a library's own static objects go behind this one.
 const struct StaticObjects {
+  StaticObjects() { watchMainThread(); }
   ~StaticObjects() { Calls::all().finish(); }
 } staticObjects;
 
 } // namespace
 
-DelaysProcessEnd::DelaysProcessEnd(std::once_flag &library)
-    : library(library), isGranted(Calls::all().begin()) {}
+DelaysProcessEnd::DelaysProcessEnd(EndingLibrary &library)
+    : library(library), isFirst(!library.isHooked), isGranted(Calls::all().begin(isFirst)) {
+  watchMainThread();
+}
 
 DelaysProcessEnd::~DelaysProcessEnd() {
   if (!isGranted)
     return;
-  std::call_once(library, [] { std::atexit([] { Calls::all().finish(); }); });
-  Calls::all().end();
+  std::call_once(library.once, [&] {
+    std::atexit([] { Calls::all().finish(); });
+    library.isHooked = true;
+  });
+  Calls::all().end(isFirst);
 }
 
 } // namespace rho::dsl

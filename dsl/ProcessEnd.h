@@ -1,16 +1,25 @@
 // What the end of a process waits for.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 
 namespace rho::dsl {
 
-// A call of a library that destroys what it keeps as the process ends (LLVM, NVRTC): the end waits
-// for those that run, of all threads but its own, and none begins behind that.
+// A library that destroys what it keeps as the process ends. A static object of its callers.
+class EndingLibrary {
+  friend class DelaysProcessEnd;
+  std::once_flag once;
+  std::atomic<bool> isHooked = false; // the end waits before what it keeps is destroyed
+};
+
+// A call of such a library (LLVM, NVRTC): the end waits for those that run, of all threads but its
+// own, and none begins behind that. Where the main thread ends the process that holds for first
+// calls, too: what they make comes behind anything that could wait for it among what is destroyed.
 class DelaysProcessEnd {
 public:
   // Behind the first call of `library`: the end waits before what was made so far is destroyed.
-  explicit DelaysProcessEnd(std::once_flag &library);
+  explicit DelaysProcessEnd(EndingLibrary &library);
   ~DelaysProcessEnd();
   DelaysProcessEnd(const DelaysProcessEnd &) = delete;
   DelaysProcessEnd &operator=(const DelaysProcessEnd &) = delete;
@@ -18,7 +27,8 @@ public:
   explicit operator bool() const { return isGranted; }
 
 private:
-  std::once_flag &library;
+  EndingLibrary &library;
+  const bool isFirst; // one of those behind which nothing waits yet
   const bool isGranted;
 };
 

@@ -118,7 +118,7 @@ struct MatrixView {
 // element is encoded, with S / 16 in place of S; where the format's element is the lowest of its
 // type, at least 0, so that the two are the halves of one number of 8 bits.
 //
-// A partition: x is encoded in each part. A block belongs to the first part; each other part, in
+// A partition: x is encoded in each part, in the first as measuredPart() has it. A block belongs to the first part; each other part, in
 // order of declaration, takes from those before it the blocks where its rule holds (without a rule:
 // where its squared error is less than that of the part that has the block), with a budget those
 // that lower the error most, the first of equal ones, at most mostBlocks(). Then

@@ -72,7 +72,8 @@ private:
     std::vector<uint32_t> choice(count(), 0);
     PerBlock current;
     for (size_t i = 0; i < parts.size(); ++i) {
-      Result<QuantizedMatrix> whole = encode(parts[i].format, x);
+      Result<QuantizedMatrix> whole =
+          encode(std::make_shared<const Format>(measuredPart(parts, i, blocks.k)), x);
       if (!whole)
         return whole.error();
       PerBlock errors = squaredErrors(*whole);

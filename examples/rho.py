@@ -11,7 +11,7 @@ import ctypes
 import os
 
 F32, F16, BF16 = range(3)
-TEXTS = ["version", "error_text", "error_id", "device_name", "device_target", "module_gemm_name", "gemm_weight_layout",
+TEXTS = ["version", "error_text", "error_id", "error_message", "device_name", "device_target", "module_gemm_name", "gemm_weight_layout",
          "gemm_plan", "gemm_warning", "weight_file_name", "weight_format", "weight_declarations"]
 NUMBERS = ["error_count", "module_gemm_count", "buffer_bytes", "gemm_m", "gemm_n", "gemm_k",
            "gemm_packed_weight_bytes", "gemm_workspace_bytes", "gemm_warning_count", "weight_file_count", "weight_n",
@@ -22,6 +22,13 @@ KIND_OF = {"device_allocate": "buffer", "device_view": "buffer", "gemm_pack_weig
            "gemm_view_activations": "activations", "engine_compile": "gemm", "engine_compile_shared": "gemm",
            "engine_compile_sharing": "gemm", "weight_file_open": "weight_file", "weight_file_describe": "weight",
            "weight_file_input_transform": "input_transform"}
+KINDS = ["error", "module", "device", "buffer", "engine", "gemm", "activations", "input_transform", "weight_file", "weight"]
+# Handles among the arguments behind the first, which is of the kind that the function is named after.
+HANDLES = {"engine_compile": {1: "module"}, "engine_compile_shared": {1: "module"}, "engine_compile_sharing": {1: "gemm"},
+           "gemm_make_activations": {1: "input_transform"}, "gemm_choose_parts": {1: "activations"},
+           "gemm_fix_component": {1: "activations"}, "gemm_quantize_activations": {1: "activations"},
+           "gemm_launch": {1: "buffer", 2: "activations", 4: "buffer"}, "weight_file_pack": {3: "gemm"},
+           "weight_file_input_transform": {2: "engine"}}
 
 
 class RhoError(RuntimeError):
@@ -56,10 +63,14 @@ class Rho:
             getattr(self.lib, "rho_" + name).restype = ctypes.c_int64
 
     def function(self, name, arguments):
-        """A function whose first argument, where that is a handle, is of its kind, but for what makes an engine."""
-        first = arguments[0] if arguments and name != "engine_create" else None
-        if isinstance(first, Handle) and not name.startswith(first.kind + "_"):
-            raise TypeError(f"rho_{name} of a handle of rho_{first.kind}")
+        """A function whose handles are of the kinds that it takes."""
+        named = [kind for kind in KINDS if name.startswith(kind + "_")]
+        kinds = {0: "device" if name == "engine_create" else max(named, key=len, default=None), **HANDLES.get(name, {})}
+        for i, value in enumerate(arguments):
+            if isinstance(value, Handle) and value.kind != kinds.get(i):
+                raise TypeError(f"rho_{name} of a handle of rho_{value.kind}")
+            if i > 0 and i in kinds and value is not None and not isinstance(value, Handle):
+                raise TypeError(f"rho_{name} takes a handle of rho_{kinds[i]}, found {value!r}")
         return getattr(self.lib, "rho_" + name)
 
     def get(self, name, *arguments):

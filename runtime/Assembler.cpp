@@ -57,7 +57,7 @@ Result<std::shared_ptr<const LoadedKernel>> Assembler::load(const compiler::Kern
 void Assembler::replaceLater(const compiler::KernelImage &image, const std::string &key,
                              const EntryLabel &label, std::future<bool> published) {
   auto replace = [this, image, key, label, published = std::move(published)]() mutable {
-    static std::once_flag replacements;
+    static dsl::EndingLibrary replacements;
     const dsl::DelaysProcessEnd delay(replacements);
     if (!delay)
       return;

@@ -33,8 +33,9 @@ Result<dsl::Format> findFormat(const dsl::Module &module, const std::string &nam
   std::vector<std::string> names = {std::string(plain.name())};
   for (const dsl::Format &format : module.formats)
     names.push_back(format.name);
-  return module.whyNoneOf("format", name)
-      .value_or(makeError(DiagId::kv_unknown_format, {dsl::shown(name), dsl::listed(name, names)}));
+  const auto withoutValue = name.empty() ? std::nullopt : module.whyNoneOf("format", name);
+  return withoutValue.value_or(
+      makeError(DiagId::kv_unknown_format, {dsl::shown(name), dsl::listed(name, names)}));
 }
 
 using Tensors = std::vector<const compiler::KvTensor *>;

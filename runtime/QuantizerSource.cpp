@@ -78,7 +78,8 @@ std::string reductionsText(const ExpressionWriter &rules) {
 }
 
 // `tensorRules` is where the reductions of a component per tensor go; else null.
-std::string componentText(const dsl::Format &format, int index, int position,
+// `kept`: which of those it is whose codes are kept in scratch memory, or -1.
+std::string componentText(const dsl::Format &format, int index, int position, int kept,
                           ExpressionWriter *tensorRules) {
   const dsl::Component &component = format.components[static_cast<size_t>(index)];
   const int unit = dsl::hostOf(format, index);
@@ -92,7 +93,8 @@ std::string componentText(const dsl::Format &format, int index, int position,
                            : "int") +
          ";\n" + constant("index", index) + constant("position", position) +
          constant("buffer", unit) + constant("shift", component.shift) +
-         constant("group", component.group) + flag("ofTensor", tensorRules != nullptr) +
+         constant("group", component.group) + constant("kept", kept) +
+         flag("ofTensor", tensorRules != nullptr) +
          constant("candidates",
                   best ? static_cast<int64_t>(component.encode->operands.size()) : 1) +
          (tensorRules ? reducedText(component.encode, *tensorRules) : ruleText(component.encode)) +
@@ -186,7 +188,23 @@ struct PartText {
   int index, firstBuffer;
   int64_t block; // of the partition, or 0
   std::string selection = {};
+  // Of a part as it is measured, by the components that it stores otherwise: which of all of them
+  // is the first to be kept in scratch memory.
+  const dsl::Format *declared = nullptr;
+  int firstKept = 0;
 };
+
+std::string partName(const PartText &part) {
+  return (part.declared ? "measured" : "part") + std::to_string(part.index);
+}
+
+// How many components of a part are measured otherwise than they are stored.
+int keptComponents(const dsl::Format &declared, const dsl::Format &measured) {
+  int kept = 0;
+  for (size_t i = 0; i < declared.components.size(); ++i)
+    kept += declared.components[i].extent != measured.components[i].extent;
+  return kept;
+}
 
 // What is stored of an element's number where that is not its code. Numbers may be of the element's
 // own type.
@@ -208,16 +226,18 @@ std::string partText(const PartText &part, ExpressionWriter &tensorRules) {
   for (const dsl::Component &component : format.components)
     if (component.extent == dsl::Extent::Group)
       run = std::gcd(run, component.group);
-  int position = 0;
+  int position = 0, kept = part.firstKept;
   for (int index : format.encodeOrder) {
+    const bool isKept =
+        part.declared && part.declared->component(index).extent != format.component(index).extent;
     const bool whole = isOfTensor(format.components[static_cast<size_t>(index)]);
-    components +=
-        componentText(format, index, whole ? -1 : position++, whole ? &tensorRules : nullptr);
+    components += componentText(format, index, whole ? -1 : position++, isKept ? kept++ : -1,
+                                whole ? &tensorRules : nullptr);
     std::string &list = whole ? ofTensor : order;
     list += (list.empty() ? "" : ", ") + componentName(index);
   }
   const std::optional<dsl::Remap> &remap = format.element().remap;
-  const std::string name = "part" + std::to_string(part.index);
+  const std::string name = partName(part);
   return "namespace " + name + " {\n" + components +
          "struct Part {\n  using Element = " + elementName(format) + ";\n  using Order = List<" +
          order + ">;\n  using OfTensor = List<" + ofTensor + ">;\n" +
@@ -238,22 +258,42 @@ std::string countsText(size_t parts, size_t buffers) {
 std::string partitionText(const dsl::Format &format, const dsl::Format &stored,
                           const compiler::ActivationLayout &layout) {
   const dsl::Partition &partition = *format.partition;
-  std::string text, parts;
+  std::string text, parts, measured;
   ExpressionWriter rules;
-  int buffers = 0;
+  int buffers = 0, kept = 0;
   std::vector<const dsl::Format *> formats;
   for (size_t i = 0; i < partition.parts.size(); ++i) {
     const dsl::Part &part = partition.parts[i];
     formats.push_back(part.format.get());
-    text += partText({*part.format, *stored.partition->parts[i].format, layout.parts[i],
-                      static_cast<int>(i), buffers, partition.blocks.k, selectionText(part, rules)},
-                     rules);
+    const PartText asStored{*part.format,
+                            *stored.partition->parts[i].format,
+                            layout.parts[i],
+                            static_cast<int>(i),
+                            buffers,
+                            partition.blocks.k,
+                            selectionText(part, rules)};
+    text += partText(asStored, rules);
+    const dsl::Format alone = measuredPart(partition.parts, i, partition.blocks.k);
+    const int others = keptComponents(*part.format, alone);
+    const PartText asMeasured{alone,
+                              alone,
+                              layout.parts[i],
+                              static_cast<int>(i),
+                              buffers,
+                              partition.blocks.k,
+                              {},
+                              part.format.get(),
+                              kept};
+    if (others > 0)
+      text += partText(asMeasured, rules);
+    kept += others;
+    measured += (i == 0 ? "" : ", ") + partName(others > 0 ? asMeasured : asStored) + "::Part";
     buffers += static_cast<int>(part.format->components.size());
-    parts += (i == 0 ? "part" : ", part") + std::to_string(i) + "::Part";
+    parts += (i == 0 ? "" : ", ") + partName(asStored) + "::Part";
   }
   return "#define RHO_PARTITION\n" + tablesText(formats) + text + reductionsText(rules) +
-         "struct Partition {\n  using Parts = List<" + parts + ">;\n" +
-         constant("block", partition.blocks.k) + "};\n" +
+         "struct Partition {\n  using Parts = List<" + parts + ">;\n  using Measured = List<" +
+         measured + ">;\n" + constant("block", partition.blocks.k) + "};\n" +
          countsText(partition.parts.size(), static_cast<size_t>(buffers));
 }
 
@@ -355,11 +395,17 @@ int64_t quantizerScratchBytes(const dsl::Format &format, const dsl::Format &stor
     return quantizerChoiceOffset + static_cast<int64_t>(rules.reductions.size()) * m * 8;
   }
   const dsl::Partition &partition = *format.partition;
-  for (const dsl::Part &part : partition.parts)
-    selectionText(part, rules);
+  int kept = 0;
+  for (size_t i = 0; i < partition.parts.size(); ++i) {
+    selectionText(partition.parts[i], rules);
+    kept += keptComponents(*partition.parts[i].format,
+                           measuredPart(partition.parts, i, partition.blocks.k));
+  }
   const int64_t blocks = divideUp(k, partition.blocks.k);
   const auto terms = static_cast<int64_t>(partition.parts.size() + rules.reductions.size());
-  return quantizerChoiceOffset + (blocks + 1) / 2 * 8 + (1 + terms * m) * blocks * 8;
+  const int64_t keptBytes = divideUp(blocks, 8) * 8 * compiler::activationGroupStride(m) * 4;
+  return quantizerChoiceOffset + (blocks + 1) / 2 * 8 + (1 + terms * m) * blocks * 8 +
+         kept * keptBytes;
 }
 
 std::optional<std::string> quantizerSourceProblem(const dsl::Format &format,

@@ -265,6 +265,8 @@ public:
   // Quantizes x [m][k] in device memory into `out` on the stream: one NVRTC kernel. Emulated, and
   // on a GPU without NVRTC or for what that kernel's source cannot say of a format (then with a
   // warning in report()), the host does it between synchronous copies, which no graph can capture.
+  // NaN and infinity make outputs of their rows NaN or infinite, but for infinity beside scales of
+  // e8m0 (MXFP4), which have none: it becomes a large number.
   // `x` is aligned to its numbers, 2 or 4 bytes; stride in elements between rows. Errors:
   // null_pointer, misaligned_pointer, bad_scalar_type, bad_stride below k, wrong_device,
   // activations_mismatch, activations_are_a_view.
@@ -294,7 +296,7 @@ private:
 using MeasureGemm = std::function<Result<double>(const Gemm &candidate)>;
 
 struct TuneOptions {
-  int64_t candidates = 24; // at most
+  int64_t candidates = 24; // at most; 1 or more, else bad_option_value
   // Called from several threads at once, whenever another candidate is compiled. What it throws
   // ends the tuning: no other candidate is begun, and tune() throws it. So with MeasureGemm.
   std::function<void(int64_t done, int64_t total)> compiled = {};

@@ -42,10 +42,13 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
     return found.error();
   if (!measure)
     return makeError(DiagId::null_pointer, {"measure"});
+  if (options.candidates < 1)
+    return makeError(DiagId::bad_option_value,
+                     {"TuneOptions::candidates", std::to_string(options.candidates), "at least 1"});
   const dsl::Gemm &gemm = **found;
   const auto target = pimpl->onTarget(gemm);
   const compiler::DeviceModel &device = pimpl->backend->model();
-  auto most = static_cast<size_t>(std::max<int64_t>(options.candidates, 1));
+  auto most = static_cast<size_t>(options.candidates);
   Stopwatch watch;
   auto plans = onHost([&] {
     return compiler::planCandidates(target->gemm, {shape.m, shape.n, shape.k}, device, most,

@@ -225,8 +225,10 @@ private:
   Found balance() {
     if (!gemm.schedule.balance || ofPart)
       return std::nullopt;
-    return Objection{DiagId::schedule_balance,
-                     {"'" + gemm.name + "'", "all k tiles of its activation are stored alike"}};
+    return Objection{
+        DiagId::schedule_balance,
+        {"'" + gemm.name + "'", "all k tiles of its activation are stored alike, as " +
+                                    std::string(gemm.activation.element().type.name())}};
   }
 
   Found cudaCores() { return gemv ? gemvObjection(gemm, placed, problem, s) : std::nullopt; }

@@ -327,7 +327,7 @@ std::optional<TargetGemm> inPlaceOfShortBlocks(const dsl::Gemm &gemm, std::strin
   if (!found || found->roundoff > 0 || found->saturates)
     return std::nullopt;
   found->gemm.schedule.roles.reset();
-  found->reason = std::move(problem->message);
+  found->reason = "numbers are faster, since " + problem->message;
   return found;
 }
 
@@ -381,6 +381,8 @@ TargetGemm withPlainActivation(const dsl::Gemm &gemm) {
 // operand's, and codes that have none beside an instruction for codes may have none as numbers.
 bool isOfActivation(const Diagnostic &problem, const dsl::Gemm &gemm,
                     const std::optional<Diagnostic> &without) {
+  if (dsl::isPlain(gemm.activation)) // it is numbers already
+    return false;
   const bool ofCodes = !gemm.activation.hasParts() && gemm.activation.element().type.bits() <= 8;
   if (problem.id == DiagId::no_legal_placement || problem.id == DiagId::no_decode)
     return without && (without->id != problem.id || ofCodes);

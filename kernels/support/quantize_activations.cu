@@ -179,33 +179,64 @@ __device__ inline void store(const Arguments &a, const Scratch &, long long row)
 // --- blocks of k in several parts
 
 // Behind the counters: the part of each block; a number for each block; for each part and then each
-// reduction of rules a number for each row and block.
+// reduction of rules a number for each row and block; codes of components that rows have and blocks
+// are measured with, in 4 bytes each.
 struct Scratch {
   int *choice;
   double *gains, *terms;
   int blocks;
-  long long rows;
+  long long rows, groupStride;
   __device__ explicit Scratch(const Arguments &a)
       : choice(reinterpret_cast<int *>(a.scratch + 64)),
-        blocks((static_cast<int>(a.k) + Partition::block - 1) / Partition::block), rows(a.m) {
+        blocks((static_cast<int>(a.k) + Partition::block - 1) / Partition::block), rows(a.m),
+        groupStride(a.groupStride) {
     gains = reinterpret_cast<double *>(choice + (blocks + 1) / 2 * 2);
     terms = gains + blocks;
   }
   __device__ double *term(int index, long long row) const {
     return terms + (index * rows + row) * blocks;
   }
+  __device__ unsigned char *kept(int index) const {
+    return reinterpret_cast<unsigned char *>(term(Partition::Parts::size + Reductions::size, 0)) +
+           index * ((blocks + 7) / 8 * 8 * groupStride * 4);
+  }
 };
 
-// Measures what each part would make of a row, or stores what it has of it.
+// Where the codes of a part's components go while it is measured.
+template <class Part, int Index = 0>
+__device__ void keepCodes(const Scratch &scratch, unsigned char **buffers) {
+  if constexpr (Index < Part::Order::size) {
+    using Component = Get<Index, typename Part::Order>;
+    if constexpr (Component::kept >= 0 && Component::buffer == Component::index)
+      buffers[Component::buffer] = scratch.kept(Component::kept);
+    keepCodes<Part, Index + 1>(scratch, buffers);
+  }
+}
+
+// What each part would make of a row's blocks, each alone.
 template <int Index>
-__device__ void encodeParts(const Arguments &a, const Scratch &scratch, long long index,
-                            bool stores) {
+__device__ void measureParts(const Arguments &a, const Scratch &scratch, long long index) {
+  if constexpr (Index < Partition::Measured::size) {
+    using Part = Get<Index, Partition::Measured>;
+    unsigned char *buffers[Part::components];
+#pragma unroll
+    for (int i = 0; i < Part::components; ++i)
+      buffers[i] = a.buffers[Part::firstBuffer + i];
+    keepCodes<Part>(scratch, buffers);
+    Row<Part> row = rowOf<Part>(a, index, nullptr);
+    row.buffers = buffers;
+    encodeRow<0>(row, Elements{nullptr, 0, scratch.term(Index, index), Partition::block});
+    measureParts<Index + 1>(a, scratch, index);
+  }
+}
+
+// What each part has of a row.
+template <int Index>
+__device__ void storeParts(const Arguments &a, const Scratch &scratch, long long index) {
   if constexpr (Index < Partition::Parts::size) {
     using Part = Get<Index, Partition::Parts>;
-    const Row<Part> row = rowOf<Part>(a, index, stores ? scratch.choice : nullptr);
-    encodeRow<0>(row, stores ? codesOf<Part>(a, index)
-                             : Elements{nullptr, 0, scratch.term(Index, index), Partition::block});
-    encodeParts<Index + 1>(a, scratch, index, stores);
+    encodeRow<0>(rowOf<Part>(a, index, scratch.choice), codesOf<Part>(a, index));
+    storeParts<Index + 1>(a, scratch, index);
   }
 }
 
@@ -323,11 +354,11 @@ __device__ inline void decide(const Arguments &a, const Scratch &scratch) {
 }
 
 __device__ inline void measure(const Arguments &a, const Scratch &scratch, long long row) {
-  encodeParts<0>(a, scratch, row, false);
+  measureParts<0>(a, scratch, row);
   reduceBlocks<0>(a, scratch, row);
 }
 __device__ inline void store(const Arguments &a, const Scratch &scratch, long long row) {
-  encodeParts<0>(a, scratch, row, true);
+  storeParts<0>(a, scratch, row);
 }
 #endif
 

@@ -36,7 +36,7 @@ Result<const Nvrtc *> Nvrtc::open() {
   // The library's name carries the version of its interface. The last one is the toolkit's default
   // folder, which few systems have in the loader's search path.
   static const auto &nvrtc = dsl::lasting([] {
-    static std::once_flag loading;
+    static dsl::EndingLibrary loading;
     const dsl::DelaysProcessEnd delay(loading);
     return openFrom({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so",
                      "/usr/local/cuda/lib64/libnvrtc.so"});
@@ -57,7 +57,7 @@ NvrtcOutput compileCuda(const Nvrtc &nvrtc, const NvrtcSource &source,
     words.push_back(option.c_str());
   Nvrtc::Program program = nullptr;
   NvrtcOutput output;
-  static std::once_flag compiling;
+  static dsl::EndingLibrary compiling;
   const dsl::DelaysProcessEnd delay(compiling);
   if (!delay) {
     output.log = "the process ends";

@@ -236,7 +236,7 @@ TEST(Partition, WhyNot) {
         Refusal{both, "balance: cost split_k: 1",
                 "balance does not fit 'g': k is not split [schedule_balance]"},
         Refusal{"format mix { element: s8 scale: f32 per token value = element * scale }\n",
-                "balance: cost", "all k tiles of its activation are stored alike"}}) {
+                "balance: cost", "all k tiles of its activation are stored alike, as s8"}}) {
     Result<compiler::Plan> planned = planOf(each.formats, each.schedule, "a100_80g");
     ASSERT_FALSE(planned.ok()) << each.message;
     EXPECT_NE(planned.error().str().find(each.message), std::string::npos) << planned.error().str();

@@ -46,6 +46,9 @@ execute_process(COMMAND ${WORK}/build/at_exit ${library} TIMEOUT 60 OUTPUT_VARIA
 if(NOT said MATCHES "\\[process_ends\\]")
   message(FATAL_ERROR "a compilation when the process ends: ${said}")
 endif()
+foreach(milliseconds 2 6 10 14 18 22 26 30 35 40 50 60)
+  execute_process(COMMAND ${WORK}/build/early_exit ${milliseconds} TIMEOUT 60 COMMAND_ERROR_IS_FATAL ANY)
+endforeach()
 find_program(python3 python3)
 if(python3) # a part of LLVM's own packages
   run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache PYTHONPATH=${EXAMPLES} PYTHONDONTWRITEBYTECODE=1 ${python3}

@@ -32,6 +32,14 @@ def main(library, declaration):
         assert "rho_gemm_n of a handle of rho_device" in str(error), error
     else:
         raise AssertionError("a device was taken for a gemm")
+    for wrong in [("engine_compile", engine, device, "", M, N, K), ("engine_compile", engine, 7, "", M, N, K),
+                  ("gemm_launch", gemm, gemm, None, 0, None, None)]:
+        try:
+            rho.call(*wrong)
+        except TypeError as error:
+            assert "rho_" + wrong[0] in str(error), error
+        else:
+            raise AssertionError(f"{wrong} was taken")
 
     # Integers of 4 bits, whose scale is then 1 or near it, and small ones, which f16 holds.
     random.seed(1)

@@ -40,6 +40,13 @@ TEST(KvCacheErrors, formatsThatCannotHoldACache) {
             std::string::npos)
       << messageOf(cache.error());
   EXPECT_NE(messageOf(cache.error()).find("[kv_unknown_format]"), std::string::npos);
+  Result<Module> general = Module::parse(
+      "format any(G: int) { element: s4 scale: f16 per k[G] value = element * scale }");
+  ASSERT_TRUE(general.ok());
+  cache = KvCache::create(f.engine, *general, optionsFor("", "any"));
+  ASSERT_FALSE(cache.ok());
+  EXPECT_NE(messageOf(cache.error()).find("no format '', there are f16"), std::string::npos)
+      << messageOf(cache.error());
 }
 
 TEST(KvCacheErrors, shapesOutOfRange) {
