@@ -76,8 +76,9 @@ void watchMainThread() {
   struct End {
     ~End() { Calls::all().finishFirst(); }
   };
-  if (gettid() == getpid()) [[maybe_unused]]
-    static thread_local const End end;
+  if (gettid() == getpid()) {
+    [[maybe_unused]] static thread_local const End end;
+  }
 }
 
 // Also where nothing was called: then a library's own static objects go behind this one.

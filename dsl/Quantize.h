@@ -118,12 +118,12 @@ struct MatrixView {
 // element is encoded, with S / 16 in place of S; where the format's element is the lowest of its
 // type, at least 0, so that the two are the halves of one number of 8 bits.
 //
-// A partition: x is encoded in each part, in the first as measuredPart() has it. A block belongs to the first part; each other part, in
-// order of declaration, takes from those before it the blocks where its rule holds (without a rule:
-// where its squared error is less than that of the part that has the block), with a budget those
-// that lower the error most, the first of equal ones, at most mostBlocks(). Then
-// each part encodes x once more, with 0 in place of all blocks that others store: what rows and the
-// tensor share comes from its own numbers.
+// A partition: x is encoded in each part, in the first as measuredPart() has it. A block belongs to
+// the first part; each other part, in order of declaration, takes from those before it the blocks
+// where its rule holds (without a rule: where its squared error is less than that of the part that
+// has the block), with a budget those that lower the error most, the first of equal ones, at most
+// mostBlocks(). Then each part encodes x once more, with 0 in place of all blocks that others
+// store: what rows and the tensor share comes from its own numbers.
 //
 // Squared errors are summed in double along the columns of each row of a block, then over its rows,
 // each times the weight h of its column.

@@ -265,25 +265,24 @@ std::string partitionText(const dsl::Format &format, const dsl::Format &stored,
   for (size_t i = 0; i < partition.parts.size(); ++i) {
     const dsl::Part &part = partition.parts[i];
     formats.push_back(part.format.get());
-    const PartText asStored{*part.format,
-                            *stored.partition->parts[i].format,
-                            layout.parts[i],
-                            static_cast<int>(i),
-                            buffers,
-                            partition.blocks.k,
-                            selectionText(part, rules)};
-    text += partText(asStored, rules);
     const dsl::Format alone = measuredPart(partition.parts, i, partition.blocks.k);
     const int others = keptComponents(*part.format, alone);
-    const PartText asMeasured{alone,
-                              alone,
-                              layout.parts[i],
-                              static_cast<int>(i),
-                              buffers,
-                              partition.blocks.k,
-                              {},
-                              part.format.get(),
-                              kept};
+    const PartText asStored{.format = *part.format,
+                            .stored = *stored.partition->parts[i].format,
+                            .layout = layout.parts[i],
+                            .index = static_cast<int>(i),
+                            .firstBuffer = buffers,
+                            .block = partition.blocks.k,
+                            .selection = selectionText(part, rules)};
+    const PartText asMeasured{.format = alone,
+                              .stored = alone,
+                              .layout = layout.parts[i],
+                              .index = static_cast<int>(i),
+                              .firstBuffer = buffers,
+                              .block = partition.blocks.k,
+                              .declared = part.format.get(),
+                              .firstKept = kept};
+    text += partText(asStored, rules);
     if (others > 0)
       text += partText(asMeasured, rules);
     kept += others;

@@ -43,8 +43,8 @@ std::string residualProblem(const dsl::Gemm &gemm, const PlacedGemm &placed, Rol
              "' lies in spare bits of another component";
   for (const dsl::Component &component : residual.part.format->components)
     if (component.extent == Extent::Group && kernelGroup(component.group) != component.group)
-      return "'" + component.name + "' is per k[" + std::to_string(component.group) +
-             "], a kernel takes powers of two";
+      return "'" + component.name + "' of '" + residual.part.format->name + "' is per k[" +
+             std::to_string(component.group) + "], a kernel takes powers of two";
   return "";
 }
 

@@ -159,7 +159,8 @@ private:
       return byNumber(type.significantBits(), exact ? 0 : 1);
     // Small products need the scale's exponents.
     if (sumsCanBe || operand.exponentBits() < type.exponentBits())
-      return refused(std::string(type.name()) + " is not exact in " + placed.mmaType);
+      return refused("'" + weight.component(groups[0].component).name + "', of " +
+                     std::string(type.name()) + ", is not exact in " + placed.mmaType);
     return byRoundedNumber();
   }
 

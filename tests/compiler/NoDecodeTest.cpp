@@ -106,13 +106,26 @@ TEST(NoDecode, ResidualsSayWhatIsInTheWay) {
          "selector: u1 in block t: f32 per channel value = element * block * t } format w { "
          "element: s4 scale: f16 per channel value = element * scale residual fix: res per n[64] "
          "k[192] budget 10% }",
-         "no kernel adds the residual 'fix' of 'w': 'block' is per k[24], a kernel takes powers of "
-         "two");
+         "no kernel adds the residual 'fix' of 'w': 'block' of 'res' is per k[24], a kernel "
+         "takes powers of two");
   expect("format res { element: s4 s: f16 per k[192] value = element * s } format w { element: s4 "
          "f: e4m3 per k[8] c: f32 per channel value = element * f * c residual fix: res per n[16] "
          "k[192] budget 50% }",
-         "no kernel adds the residual 'fix' of 'w': 's' is per k[192], a kernel takes powers of "
-         "two");
+         "no kernel adds the residual 'fix' of 'w': 's' of 'res' is per k[192], a kernel takes "
+         "powers of two");
+}
+
+// Not what an activation of another type would lack.
+TEST(NoDecode, NumbersAreNotTakenForOthers) {
+  const std::string message =
+      problemOf("format w { element: u6 step: u3 per k[8] origin: u6 per k[8] ch: f32 per channel "
+                "value = (element * step + origin) * ch encode { ch = absmax(x) / 100 step = "
+                "max((max(x / ch) - min(x / ch)) / 63, 1) origin = -min(x / ch) } } "
+                "gemm g { weight: w activation: f16 output: f32 }",
+                "sm_80");
+  EXPECT_NE(message.find("stands beside the element per k[8], no multiple of 16 of k"),
+            std::string::npos)
+      << message;
 }
 
 // Roles that the planner would choose may be declared: parts whose blocks are shorter than these

@@ -66,7 +66,7 @@ TEST(ResidualDiagnostics, SayWhyNoKernelAddsOne) {
                "rest per n[16] k[96]", "",
                "its blocks have 96 columns, a kernel takes multiples of 64 [no_residual_kernel]"},
            Refusal{"g96 per n[16] k[192]", "",
-                   "'scale' is per k[96], a kernel takes powers of two "
+                   "'scale' of 'g96' is per k[96], a kernel takes powers of two "
                    "[no_residual_kernel]"},
            Refusal{"nested per n[16] k[64]", "",
                    "its format 'nested' has parts [no_residual_kernel]"},

@@ -271,6 +271,11 @@ inline std::vector<QuantizerCase> quantizerCases() {
        {},
        {},
        "bf16"},
+      // Parts whose first one has levels, candidates and spare bits in rows.
+      {"format low { element: e2m1 remap 8 to [5, -5] by selector block: ue4m3 per token selector: "
+       "u1 in block row: f32 per token value = element * block * row encode { row = "
+       "best(absmax(x) / 2688, absmax(x) / 1792) } } " +
+       s8 + mix("low: low high: high budget 40%", 64)},
       // Integers of a narrower range: of a product, of a line, and of neither.
       {"format a { element: s8 scale: f32 per token value = element * scale require element >= "
        "-127 }"},

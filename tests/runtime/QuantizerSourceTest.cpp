@@ -106,6 +106,7 @@ TEST(QuantizerSource, PartsWithRulesAndRemappedCodes) {
     expectGolden(quantizerHeader(*format, *stored, layoutOf(*stored, 64, test.stored)), name);
   };
   expect(cases[6], "remapped.cuh");
+  expect(cases[8], "parts_of_rows.cuh");
   expect(cases[10], "parts.cuh");
   expect(cases[12], "tensor.cuh");
   expect(cases[17], "numbers.cuh");

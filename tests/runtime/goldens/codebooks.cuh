@@ -21,6 +21,7 @@ struct C1 { // codebook [0.25, 0.5, 1, 3.1] per k[24]
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 24;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {

@@ -7,6 +7,7 @@ struct C1 { // f32 per token
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 0;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {

@@ -7,6 +7,7 @@ struct C1 { // e8m0 per k[32]
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 32;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {

@@ -8,6 +8,7 @@ struct C1 { // f16 per k[64]
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 64;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {
@@ -63,6 +64,7 @@ struct C1 { // f32 per token
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 0;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {
@@ -158,6 +160,7 @@ struct Reduction2 {
 using Reductions = List<Reduction0, Reduction1, Reduction2>;
 struct Partition {
   using Parts = List<part0::Part, part1::Part, part2::Part>;
+  using Measured = List<part0::Part, part1::Part, part2::Part>;
   static constexpr int block = 64;
 };
 constexpr int partCount = 3, bufferCount = 5;

@@ -7,6 +7,7 @@ struct C3 { // f32 per token
   static constexpr int buffer = 3;
   static constexpr int shift = 0;
   static constexpr int group = 0;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {
@@ -28,6 +29,7 @@ struct C1 { // ue4m3 per k[16]
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 16;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {
@@ -50,6 +52,7 @@ struct C2 { // u1 per k[16]
   static constexpr int buffer = 1;
   static constexpr int shift = 7;
   static constexpr int group = 16;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = false;
   static constexpr int candidates = 2;
   struct Rule {

@@ -8,6 +8,7 @@ struct C2 { // f16 per tensor
   static constexpr int buffer = 2;
   static constexpr int shift = 0;
   static constexpr int group = 0;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = true;
   static constexpr int candidates = 1;
   template <class Reduced, class Values>
@@ -23,6 +24,7 @@ struct C3 { // f32 per tensor
   static constexpr int buffer = 3;
   static constexpr int shift = 0;
   static constexpr int group = 0;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = true;
   static constexpr int candidates = 1;
   template <class Reduced, class Values>
@@ -38,6 +40,7 @@ struct C1 { // ue4m3 per k[16]
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 16;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = false;
   static constexpr int candidates = 2;
   struct Rule {

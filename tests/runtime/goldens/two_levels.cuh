@@ -7,6 +7,7 @@ struct C2 { // f32 per k[48]
   static constexpr int buffer = 2;
   static constexpr int shift = 0;
   static constexpr int group = 48;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {
@@ -30,6 +31,7 @@ struct C1 { // e4m3 per k[24]
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 24;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {

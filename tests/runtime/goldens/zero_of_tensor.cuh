@@ -8,6 +8,7 @@ struct C1 { // f32 per tensor
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 0;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = true;
   static constexpr int candidates = 1;
   template <class Reduced, class Values>
@@ -23,6 +24,7 @@ struct C2 { // u8 per tensor
   static constexpr int buffer = 2;
   static constexpr int shift = 0;
   static constexpr int group = 0;
+  static constexpr int kept = -1;
   static constexpr bool ofTensor = true;
   static constexpr int candidates = 1;
   template <class Reduced, class Values>
