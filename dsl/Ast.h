@@ -4,6 +4,7 @@
 #include "dsl/Format.h"
 #include "dsl/Lexer.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -52,6 +53,10 @@ inline constexpr std::array<std::string_view, 3> parameterKinds = {"int", "type"
 struct Parameter {
   Name name, kind;
   std::optional<Argument> fallback;
+  bool isOfKnownKind() const {
+    return std::find(parameterKinds.begin(), parameterKinds.end(), kind.text) !=
+           parameterKinds.end();
+  }
 };
 
 // What formats and gemms have in common. With parameters, what follows is read with their default

@@ -238,7 +238,8 @@ std::string printWithParts(const Format &format);
 std::pair<std::string, std::string> differingLines(const Format &one, const Format &other);
 std::string printComponent(const Format &format, int component); // `name: type per extent`
 std::string print(const Expr &expr, const Format &format);
-std::string print(const Blocks &blocks); // "n[16] k[64]"
+std::string print(const Requirement &requirement, const Format &format); // "element <= 3"
+std::string print(const Blocks &blocks);                                 // "n[16] k[64]"
 bool operator==(const Format &a, const Format &b);
 
 // What the user fixed of the schedule. Absent values are the planner's choice.

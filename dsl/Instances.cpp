@@ -177,13 +177,12 @@ void checkParameter(const ast::Declared &declared, size_t index, const std::vect
                    parameter.name.span);
   if (isWord(name))
     error(DiagId::reserved_name, {name, "parameter"}, parameter.name.span);
-  constexpr auto &kinds = ast::parameterKinds;
-  bool known = std::find(kinds.begin(), kinds.end(), parameter.kind.text) != kinds.end();
-  if (!known)
-    return error(DiagId::unknown_name,
-                 {"kind of parameter", shown(parameter.kind.text),
-                  hint(parameter.kind.text, {kinds.begin(), kinds.end()})},
-                 parameter.kind.span);
+  if (!parameter.isOfKnownKind())
+    return error(
+        DiagId::unknown_name,
+        {"kind of parameter", shown(parameter.kind.text),
+         hint(parameter.kind.text, {ast::parameterKinds.begin(), ast::parameterKinds.end()})},
+        parameter.kind.span);
   if (parameter.fallback &&
       !Binder(declared, findings).value(parameter, *parameter.fallback, nullptr))
     good = false;

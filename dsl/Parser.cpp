@@ -158,9 +158,7 @@ private:
   }
 
   static bool hasSomeValue(const ast::Parameter &parameter) {
-    constexpr auto &kinds = ast::parameterKinds;
-    return parameter.fallback ||
-           std::find(kinds.begin(), kinds.end(), parameter.kind.text) != kinds.end();
+    return parameter.fallback || parameter.isOfKnownKind();
   }
 
   static Token anyOf(const ast::Parameter &parameter) {

@@ -165,6 +165,11 @@ std::string printComponent(const Format &format, int index) {
   return out;
 }
 
+std::string print(const Requirement &requirement, const Format &format) {
+  return print(*requirement.expr, format) + (requirement.atMost ? " <= " : " >= ") +
+         std::to_string(requirement.bound);
+}
+
 std::string print(const Format &format) {
   std::string out = "format " + format.name + " {\n";
   if (format.partition) {
@@ -178,8 +183,7 @@ std::string print(const Format &format) {
   if (format.value)
     out += "  value = " + print(*format.value, format) + "\n";
   for (const Requirement &requirement : format.requirements)
-    out += "  require " + print(*requirement.expr, format) +
-           (requirement.atMost ? " <= " : " >= ") + std::to_string(requirement.bound) + "\n";
+    out += "  require " + print(requirement, format) + "\n";
   // Derived rules follow from the value and are not printed.
   std::string rules;
   for (int index : format.encodeOrder) {

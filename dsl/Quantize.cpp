@@ -133,19 +133,13 @@ private:
     return codeIndex(format.component(index), input.k, row, column);
   }
 
-  // Stores the best of the candidates of a component at `at`. `value(i)` is that of candidate i,
-  // `encodeFiner` encodes what depends on it, false where that is impossible, and `error` says how
-  // far off it then is. What fails in a trial is not reported.
-  template <class Value, class EncodeFiner, class SquaredError>
-  bool choose(int index, int64_t at, int &trials, const Value &value,
-              const EncodeFiner &encodeFiner, const SquaredError &error) {
-    ElementType type = format.component(index).type;
-    size_t count = rulesOf(index).size(), best = 0;
+  // Which of `count` candidates has the least error, the first of equal ones; NaN is as bad as can
+  // be.
+  template <class ErrorOf> static size_t leastOf(size_t count, const ErrorOf &errorOf) {
+    size_t best = 0;
     double least = 0;
-    ++trials;
     for (size_t i = 0; i < count; ++i) {
-      codesOf(index).set(at, type.encode(value(i)));
-      double here = encodeFiner() ? error() : std::numeric_limits<double>::infinity();
+      double here = errorOf(i);
       if (std::isnan(here))
         here = std::numeric_limits<double>::infinity();
       if (i == 0 || here < least) {
@@ -153,6 +147,22 @@ private:
         least = here;
       }
     }
+    return best;
+  }
+
+  // Stores the best of the candidates of a component at `at`. `value(i)` is that of candidate i,
+  // `encodeFiner` encodes what depends on it, false where that is impossible, and `error` says how
+  // far off it then is. What fails in a trial is not reported.
+  template <class Value, class EncodeFiner, class SquaredError>
+  bool choose(int index, int64_t at, int &trials, const Value &value,
+              const EncodeFiner &encodeFiner, const SquaredError &error) {
+    ElementType type = format.component(index).type;
+    const size_t count = rulesOf(index).size();
+    ++trials;
+    const size_t best = leastOf(count, [&](size_t i) {
+      codesOf(index).set(at, type.encode(value(i)));
+      return encodeFiner() ? error() : std::numeric_limits<double>::infinity();
+    });
     --trials;
     if (best > 0 && best + 1 == count)
       return true; // all of it is still there
@@ -330,19 +340,9 @@ private:
             std::min(part.end, begin + run) - begin, state.errors.data());
       }
     const ElementType type = format.component(index).type;
-    uint32_t best = 0;
-    double least = 0;
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      const uint32_t code = type.encode(candidates[i]);
-      double here = state.errors[code];
-      if (std::isnan(here))
-        here = std::numeric_limits<double>::infinity();
-      if (i == 0 || here < least) {
-        best = code;
-        least = here;
-      }
-    }
-    codesOf(index).set(placeOf(index, part.rowBegin, part.begin), best);
+    const size_t best = leastOf(candidates.size(),
+                                [&](size_t i) { return state.errors[type.encode(candidates[i])]; });
+    codesOf(index).set(placeOf(index, part.rowBegin, part.begin), type.encode(candidates[best]));
     return true;
   }
 
@@ -466,8 +466,7 @@ private:
     loadCodes(row, column, codes);
     std::string all;
     for (const Requirement &requirement : format.requirements) {
-      std::string text = print(*requirement.expr, format) + (requirement.atMost ? " <= " : " >= ") +
-                         std::to_string(requirement.bound);
+      const std::string text = print(requirement, format);
       Format alone = format;
       alone.requirements = {requirement};
       if (!ValueSearch(alone).prepare(codes)) {

@@ -414,9 +414,7 @@ private:
     Span last;
     for (const Requirement &requirement : format.requirements)
       if (boundsElement(requirement, format)) {
-        texts.push_back("'" + shown(print(*requirement.expr, format)) +
-                        (requirement.atMost ? " <= " : " >= ") + std::to_string(requirement.bound) +
-                        "'");
+        texts.push_back("'" + shown(print(requirement, format)) + "'");
         last = requirement.span;
       }
     error(DiagId::requirements_exclusive, {format.name, join(texts)}, last);

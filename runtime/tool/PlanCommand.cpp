@@ -25,13 +25,11 @@ namespace fs = std::filesystem;
 struct Candidates {
   std::vector<std::unique_ptr<dsl::Module>> modules;
   std::vector<PlanCandidate> all;
-  std::vector<std::string> files; // of each candidate
 
   // All gemms of FILE.rho, or of FILE.rho:NAME that one.
   Status add(const std::string &spec) {
     size_t colon = spec.ends_with(".rho") ? std::string::npos : spec.rfind(':');
-    const std::string file = spec.substr(0, colon);
-    Result<dsl::Module> loaded = dsl::loadModule(file);
+    Result<dsl::Module> loaded = dsl::loadModule(spec.substr(0, colon));
     if (!loaded)
       return loaded.error();
     modules.push_back(std::make_unique<dsl::Module>(*std::move(loaded)));
@@ -40,20 +38,14 @@ struct Candidates {
       Result<const dsl::Gemm *> gemm = findGemm(module, spec.substr(colon + 1));
       if (!gemm)
         return gemm.error();
-      add(**gemm, file);
+      all.push_back({*gemm, module.sources.get()});
       return Done{};
     }
     if (module.gemms.empty())
       return module.whyNoneOf("gemm", "").value_or(makeError(DiagId::no_gemm, {"the module"}));
     for (const dsl::Gemm &gemm : module.gemms)
-      add(gemm, file);
+      all.push_back({&gemm, module.sources.get()});
     return Done{};
-  }
-
-private:
-  void add(const dsl::Gemm &gemm, const std::string &file) {
-    all.push_back({&gemm, modules.back()->sources.get()});
-    files.push_back(file);
   }
 };
 
@@ -249,23 +241,23 @@ std::string totalTable(const Model &model, const ModelPlan &plan) {
   return table(rows);
 }
 
+// A format as the command line names it; empty where it cannot.
+std::string nameOfWeight(const PlanCandidate &candidate) {
+  const dsl::Format &weight = candidate.gemm->weight;
+  const std::string file = fs::path(candidate.sources->name(0)).lexically_normal().string();
+  for (const std::string &name : {weight.name, file + ":" + weight.name})
+    if (Result<std::shared_ptr<const dsl::Format>> opened = openWeightFormat(name);
+        opened && dsl::print(**opened) == dsl::print(weight))
+      return name;
+  return "";
+}
+
 // What encodes the weights as planned: the format of most layers for all, for others those of
-// theirs by name. Empty where a candidate's weights have a format that the command line cannot
-// name.
-std::string quantizeLine(const ModelPlan &plan, const Candidates &candidates) {
+// theirs by name. Empty where the command line cannot name a format, or a pattern no such layer.
+std::string quantizeLine(const ModelPlan &plan, const std::vector<PlanCandidate> &candidates) {
   std::vector<std::string> formats;
-  for (size_t i = 0; i < candidates.all.size(); ++i) {
-    const dsl::Format &weight = candidates.all[i].gemm->weight;
-    formats.emplace_back();
-    for (const std::string &name :
-         {weight.name,
-          fs::path(candidates.files[i]).lexically_normal().string() + ":" + weight.name})
-      if (Result<std::shared_ptr<const dsl::Format>> opened = openWeightFormat(name);
-          opened && dsl::print(**opened) == dsl::print(weight)) {
-        formats.back() = name;
-        break;
-      }
-  }
+  for (const PlanCandidate &candidate : candidates)
+    formats.push_back(nameOfWeight(candidate));
   std::map<std::string, int> layers;
   for (const LayerPlan &each : plan.layers)
     if (++layers[formats[each.chosen]]; formats[each.chosen].empty())
@@ -357,7 +349,7 @@ Result<int> planCommand(const Options &options) {
       "(its speed-up over f16)\n\n%s",
       layerTable(*plan).c_str(), timeTable(*model, *plan).c_str(),
       totalTable(*model, *plan).c_str());
-  if (const std::string line = quantizeLine(*plan, choice->candidates); !line.empty())
+  if (const std::string line = quantizeLine(*plan, choice->candidates.all); !line.empty())
     std::printf("\nweights as planned, where their names have those of the layers in them\n\n%s\n",
                 line.c_str());
   if (options.has("--csv"))

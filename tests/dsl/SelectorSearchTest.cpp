@@ -14,25 +14,13 @@
 namespace rho::dsl {
 namespace {
 
-using test::declared, test::shipped, test::FormatPtr;
-
-FormatPtr formatOf(const std::string &text) {
-  return text.starts_with("format") ? declared(text) : shipped(text);
-}
-
-std::vector<uint32_t> randomCodes(const Format &format, std::mt19937_64 &random) {
-  std::vector<uint32_t> codes{0};
-  for (size_t c = 1; c < format.components.size(); ++c)
-    codes.push_back(static_cast<uint32_t>(random()) &
-                    static_cast<uint32_t>((uint64_t(1) << format.components[c].type.bits()) - 1));
-  return codes;
-}
+using test::declared, test::declaredOrShipped, test::FormatPtr, test::randomCodes;
 
 class Selectors : public testing::TestWithParam<const char *> {};
 
 // Numbers on values, between them and beyond all, in runs of any length, some with weights.
 TEST_P(Selectors, HaveTheErrorsOfTheirSearches) {
-  const FormatPtr of = formatOf(GetParam());
+  const FormatPtr of = declaredOrShipped(GetParam());
   ASSERT_TRUE(SelectorSearch::covers(*of));
   const Remap &remap = *of->element().remap;
   std::mt19937_64 random = test::generator(23);

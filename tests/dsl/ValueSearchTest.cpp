@@ -13,7 +13,7 @@
 namespace rho::dsl {
 namespace {
 
-using test::declared, test::shipped, test::FormatPtr;
+using test::declaredOrShipped, test::FormatPtr, test::randomCodes;
 
 constexpr double endless = std::numeric_limits<double>::infinity();
 
@@ -41,26 +41,14 @@ uint32_t nearestOfAll(const Format &format, std::vector<uint32_t> codes, double 
       ->code;
 }
 
-class Search : public testing::TestWithParam<const char *> {
-protected:
-  static FormatPtr format() {
-    const std::string text = GetParam();
-    return text.starts_with("format") ? declared(text) : shipped(text);
-  }
-};
+class Search : public testing::TestWithParam<const char *> {};
 
 // Numbers between all values, halfway between two, on one, beyond all, in runs of any length; other
 // codes in turns, more of them than tables are kept of, some of them again and again.
 TEST_P(Search, FindsTheNearest) {
-  const FormatPtr of = format();
+  const FormatPtr of = declaredOrShipped(GetParam());
   std::mt19937_64 random = test::generator(11);
-  auto codesOf = [&] {
-    std::vector<uint32_t> codes{0};
-    for (size_t c = 1; c < of->components.size(); ++c)
-      codes.push_back(static_cast<uint32_t>(random()) &
-                      static_cast<uint32_t>((uint64_t(1) << of->components[c].type.bits()) - 1));
-    return codes;
-  };
+  auto codesOf = [&] { return randomCodes(*of, random); };
   const std::vector<uint32_t> again = codesOf();
   ValueSearch search(*of);
   int found = 0;
