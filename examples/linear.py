@@ -18,7 +18,7 @@ OUTPUTS = {number: dtype for dtype, number in TYPES.items()}
 
 class Linear(torch.nn.Module):
     """y = x * weight^T, of a module's only gemm, with one packed weight for all numbers of rows. For inference, on one
-    stream at a time: what x is quantized to is the layer's own, for each number of rows that it has seen."""
+    stream at a time: what x is quantized to is the layer's own."""
 
     def __init__(self, rho, engine, module, weight, batches):
         super().__init__()
@@ -29,27 +29,35 @@ class Linear(torch.nn.Module):
         self.gemms = rho.make_several(len(self.batches), "engine_compile_shared", engine, module, "", self.n, self.k,
                                       sizes.data_ptr(), len(self.batches))
         self.packed = rho.make("gemm_pack_weights", self.gemms[0], numbers.data_ptr(), TYPES[weight.dtype], self.k)
-        device = rho.make("device_cuda", weight.device.index or 0)
-        bytes_needed = max(rho.get("gemm_workspace_bytes", gemm) for gemm in self.gemms)
-        self.workspace = rho.make("device_allocate", device, bytes_needed)
-        self.prepared = {}  # of a number of rows: its gemm and activations
+        self.device = rho.make("device_cuda", weight.device.index or 0)
+        self.memory = [self.memory_of(gemm) for gemm in self.gemms]
+        self.prepared = {}  # of a number of rows: its gemm, activations and workspace
+
+    def memory_of(self, gemm):
+        """Activations and a workspace for as many rows as a gemm has."""
+        return (self.rho.make("gemm_make_activations", gemm, None),
+                self.rho.make("device_allocate", self.device, self.rho.get("gemm_workspace_bytes", gemm)))
 
     def prepare(self, m):
-        """The kernel of the least of the batches that has m rows, for m."""
+        """The kernel of the least of the batches that has m rows, for m, in the memory of that batch."""
         if m not in self.prepared:
-            nearest = next((i for i, batch in enumerate(self.batches) if batch >= m), len(self.batches) - 1)
+            nearest = next((i for i, batch in enumerate(self.batches) if batch >= m), -1)
             gemm = self.rho.make("gemm_with_rows", self.gemms[nearest], m)
-            self.prepared[m] = gemm, self.rho.make("gemm_make_activations", gemm, None)
+            if m <= self.batches[nearest]:
+                codes, workspace = self.memory[nearest]
+                self.prepared[m] = gemm, self.rho.make("activations_with_rows", codes, m), workspace
+            else:
+                self.prepared[m] = gemm, *self.memory_of(gemm)
         return self.prepared[m]
 
     def forward(self, x):
         rows = x.reshape(-1, self.k).contiguous()
-        gemm, codes = self.prepare(rows.shape[0])
+        gemm, codes, workspace = self.prepare(rows.shape[0])
         y = torch.empty((rows.shape[0], self.n), device=x.device,
                         dtype=OUTPUTS[self.rho.get("gemm_output_type", gemm)])
         stream = torch.cuda.current_stream(x.device).cuda_stream
         self.rho.call("gemm_quantize_activations", gemm, codes, rows.data_ptr(), TYPES[x.dtype], self.k, stream)
-        self.rho.call("gemm_launch", gemm, self.packed, codes, y.data_ptr(), self.workspace, stream)
+        self.rho.call("gemm_launch", gemm, self.packed, codes, y.data_ptr(), workspace, stream)
         return y.reshape(*x.shape[:-1], self.n)
 
 

@@ -71,53 +71,69 @@ Status Activations::Impl::makeQuantized() {
     };
     const auto found = std::find_if(all.begin(), all.end(), isIt);
     if (found != all.end()) {
-      quantized.push_back(components[static_cast<size_t>(found - all.begin())].address());
+      quantized.push_back(memory->components[static_cast<size_t>(found - all.begin())].address());
       continue;
     }
     Result<Buffer> buffer = allocate(wanted);
     if (!buffer)
       return buffer.error();
     quantized.push_back(buffer->address());
-    unstored.push_back(std::move(*buffer));
+    memory->unstored.push_back(std::move(*buffer));
   }
   return Done{};
+}
+
+Status Activations::Impl::allocate() {
+  memory->rows = m;
+  for (const compiler::StoredComponent &stored : compiler::storedComponents(*format)) {
+    Result<Buffer> buffer = allocate(stored);
+    if (!buffer)
+      return buffer.error();
+    memory->components.push_back(std::move(*buffer));
+  }
+  if (!quantizerSourceProblem(*declared, *format))
+    if (Status made = makeQuantized(); !made)
+      return made;
+  if (!layout.parts.empty()) {
+    Result<Buffer> tiles = Device::allocateOn(backend, layout.tableEntries() * tableEntryBytes);
+    if (!tiles)
+      return tiles.error();
+    memory->tiles = std::move(*tiles);
+  }
+  if (int64_t bytes = quantizerScratchBytes(*declared, *format, m, layout.k); bytes > 0) {
+    Result<Buffer> scratch = Device::allocateOn(backend, bytes);
+    if (!scratch)
+      return scratch.error();
+    memory->scratch = std::move(*scratch);
+  }
+  return Done{};
+}
+
+Result<Activations> Activations::withRows(int64_t m) const {
+  if (Status valid = checkHandle(*this, "activations"); !valid)
+    return valid.error();
+  if (const int64_t most = pimpl->memory->rows; m < 1 || m > most)
+    return makeError(DiagId::bad_problem,
+                     {"m of activations", std::to_string(m), std::to_string(most)});
+  Activations other;
+  other.pimpl = std::make_shared<Impl>(*pimpl);
+  other.pimpl->m = m;
+  return other;
 }
 
 Result<Activations> Gemm::makeActivations() const {
   if (Status valid = checkHandle(*this, "gemm"); !valid)
     return valid.error();
-  auto impl = std::make_shared<Activations::Impl>();
-  impl->backend = pimpl->backend;
-  impl->declared = pimpl->activation();
-  impl->format = pimpl->storedActivation();
-  impl->layout = pimpl->image().activation;
-  impl->m = pimpl->shape.m;
-  for (const compiler::StoredComponent &stored : compiler::storedComponents(*impl->format)) {
-    Result<Buffer> buffer = impl->allocate(stored);
-    if (!buffer)
-      return buffer.error();
-    impl->components.push_back(std::move(*buffer));
-  }
-  if (!quantizerSourceProblem(*impl->declared, *impl->format))
-    if (Status made = impl->makeQuantized(); !made)
-      return made.error();
-  if (!impl->layout.parts.empty()) {
-    Result<Buffer> tiles =
-        Device::allocateOn(pimpl->backend, impl->layout.tableEntries() * tableEntryBytes);
-    if (!tiles)
-      return tiles.error();
-    impl->tiles = std::move(*tiles);
-  }
-  if (int64_t bytes =
-          quantizerScratchBytes(*impl->declared, *impl->format, impl->m, impl->layout.k);
-      bytes > 0) {
-    Result<Buffer> scratch = Device::allocateOn(pimpl->backend, bytes);
-    if (!scratch)
-      return scratch.error();
-    impl->scratch = std::move(*scratch);
-  }
   Activations activations;
-  activations.pimpl = std::move(impl);
+  activations.pimpl = std::make_shared<Activations::Impl>();
+  Activations::Impl &impl = *activations.pimpl;
+  impl.backend = pimpl->backend;
+  impl.declared = pimpl->activation();
+  impl.format = pimpl->storedActivation();
+  impl.layout = pimpl->image().activation;
+  impl.m = pimpl->shape.m;
+  if (Status made = impl.allocate(); !made)
+    return made.error();
   return activations;
 }
 
@@ -139,8 +155,8 @@ Result<Activations> Gemm::makeActivations(const InputTransform &transform) const
       Device::allocateOn(impl.backend, impl.m * k * scalarBytes(ScalarType::F32));
   if (!transformed)
     return transformed.error();
-  impl.transformed = std::move(*transformed);
-  impl.transform = transform.pimpl;
+  impl.memory->transformed = std::move(*transformed);
+  impl.memory->transform = transform.pimpl;
   return activations;
 }
 
@@ -169,6 +185,7 @@ Result<Activations> Gemm::viewActivations(DevicePointer x) const {
   activations.pimpl->format = std::move(format);
   activations.pimpl->layout = layout;
   activations.pimpl->m = pimpl->shape.m;
+  activations.pimpl->memory->rows = pimpl->shape.m;
   activations.pimpl->view = x;
   return activations;
 }
@@ -184,16 +201,17 @@ Status Gemm::chooseParts(const Activations &out, std::span<const uint8_t> parts)
   const std::vector<uint8_t> choice(parts.begin(), parts.end());
   if (!choice.empty() && impl.format->partition) { // else its numbers are stored, by the host
     const std::vector<int32_t> wide(choice.begin(), choice.end());
-    if (Status written =
-            impl.scratch.write(wide.data(), static_cast<int64_t>(wide.size() * sizeof(int32_t)),
-                               quantizerChoiceOffset);
+    if (Status written = impl.memory->scratch.write(
+            wide.data(), static_cast<int64_t>(wide.size() * sizeof(int32_t)),
+            quantizerChoiceOffset);
         !written)
       return written;
     const std::vector<int32_t> table = tileTable(*impl.format, choice, impl.layout);
-    if (Status written = impl.tiles.write(table.data(), impl.tiles.bytes()); !written)
+    if (Status written = impl.memory->tiles.write(table.data(), impl.memory->tiles.bytes());
+        !written)
       return written;
   }
-  impl.choice = choice;
+  impl.memory->choice = choice;
   return Done{};
 }
 
@@ -214,7 +232,7 @@ Status Gemm::fixComponent(const Activations &out, std::string_view component,
                       "' per tensor"});
   const auto index = static_cast<int>(found - all.begin());
   if (!value) {
-    impl.given.erase(index);
+    impl.memory->given.erase(index);
     return Done{};
   }
   const FloatEnvironment numbers;
@@ -246,7 +264,7 @@ Status Gemm::fixComponent(const Activations &out, std::string_view component,
                                              componentBytes(type));
         !written)
       return written;
-  impl.given[index] = code;
+  impl.memory->given[index] = code;
   return Done{};
 }
 
@@ -266,9 +284,9 @@ Status Gemm::quantizeActivations(const Activations &out, DevicePointer x, Scalar
     return good;
   const dsl::ThreadLimit threads(pimpl->threads); // where the host quantizes
   const Activations::Impl &impl = out.impl();
-  if (impl.transform) {
-    const DevicePointer transformed = impl.transformed.address();
-    if (Status done = impl.transform->run(x, type, stride, impl.m, transformed, stream); !done)
+  if (const ActivationMemory &memory = *impl.memory; memory.transform) {
+    const DevicePointer transformed = memory.transformed.address();
+    if (Status done = memory.transform->run(x, type, stride, impl.m, transformed, stream); !done)
       return done;
     return pimpl->prepared->quantizer->run(impl, transformed, ScalarType::F32, impl.layout.k,
                                            stream);

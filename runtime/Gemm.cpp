@@ -90,7 +90,7 @@ uint64_t valueOf(const compiler::KernelParameter &parameter, int64_t m, const Bu
   case Kind::Weight:
     return weight.address();
   case Kind::ActivationTiles:
-    return x.tiles.address();
+    return x.memory->tiles.address();
   case Kind::Activation:
   case Kind::ActivationComponent:
     return x.component(static_cast<size_t>(parameter.index));

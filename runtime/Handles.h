@@ -48,41 +48,53 @@ struct Device::Impl {
   std::shared_ptr<Backend> backend;
 };
 
+// What handles of one memory share, whatever rows each has of it (Activations::withRows).
+struct ActivationMemory {
+  int64_t rows = 0; // that there is room for
+  // As compiler::storedComponents() of the stored format; [0] are element codes, those in spare
+  // bits of others are empty.
+  std::vector<Buffer> components;
+  std::vector<Buffer> unstored;  // of components that the declared format has alone
+  Buffer tiles;                  // of a partition: which part has which k tiles
+  Buffer scratch;                // see quantizerScratchBytes()
+  std::vector<uint8_t> choice;   // Gemm::chooseParts: the part of each block; empty: by the numbers
+  std::map<int, uint32_t> given; // Gemm::fixComponent: codes of components per tensor
+  // Of inputs that are transformed before they are quantized: how, and where to, f32 [rows][k].
+  std::shared_ptr<const InputTransform::Impl> transform;
+  Buffer transformed;
+};
+
 struct Activations::Impl {
   std::shared_ptr<Backend> backend;
   std::shared_ptr<const dsl::Format> declared; // what numbers are quantized to
   std::shared_ptr<const dsl::Format> format;   // of what is stored: it, or dsl::valuesAs() of it
   compiler::ActivationLayout layout;
   int64_t m = 0;
-  // As compiler::storedComponents(*format); [0] are element codes, those in spare bits of others
-  // are empty.
-  std::vector<Buffer> components;
-  std::vector<Buffer> unstored; // of components that *declared has and *format has not
+  std::shared_ptr<ActivationMemory> memory = std::make_shared<ActivationMemory>();
   // As compiler::storedComponents(*declared): where a quantizer puts each.
   std::vector<DevicePointer> quantized;
-  Buffer tiles;                  // of a partition: which part has which k tiles
-  Buffer scratch;                // see quantizerScratchBytes()
-  std::vector<uint8_t> choice;   // Gemm::chooseParts: the part of each block; empty: by the numbers
-  std::map<int, uint32_t> given; // Gemm::fixComponent: codes of components per tensor
-  DevicePointer view = 0;        // Gemm::viewActivations: the caller's own codes instead of [0]
-  // Of inputs that are transformed before they are quantized: how, and where to, f32 [m][k].
-  std::shared_ptr<const InputTransform::Impl> transform;
-  Buffer transformed;
+  DevicePointer view = 0; // Gemm::viewActivations: the caller's own codes instead of components[0]
 
   const compiler::ActivationLayout &layoutOf(const compiler::StoredComponent &stored) const {
     return layout.parts.empty() ? layout : layout.parts[stored.part];
   }
 
+  // Makes the memory that m rows need, where there is none yet.
+  Status allocate();
+  DevicePointer component(size_t i) const {
+    return i == 0 && view ? view : memory->components[i].address();
+  }
+
+private:
   // Memory for one of storedComponents(), of either format.
   Result<Buffer> allocate(const compiler::StoredComponent &stored) const;
   // Sets `quantized`, once `components` are there.
   Status makeQuantized();
-  DevicePointer elements() const { return view ? view : components[0].address(); }
-  DevicePointer component(size_t i) const { return i == 0 ? elements() : components[i].address(); }
 };
 
 // What activations hold, back on the host in natural order.
 Result<dsl::QuantizedMatrix> readActivations(const Activations &activations);
+Result<dsl::QuantizedMatrix> readActivations(const Activations::Impl &from);
 // That activations are ones of a gemm: of its device, shape, format and layout. Errors:
 // empty_handle, wrong_device, activations_mismatch.
 Status checkActivations(const Activations &activations, const Gemm::Impl &gemm);

@@ -108,7 +108,8 @@ private:
     }
     dsl::MatrixView view{rows.data(), viewType(type), out.m, k, k};
     Result<dsl::QuantizedMatrix> codes = dsl::quantize(
-        out.declared, view, dsl::QuantizeOptions{.choice = out.choice, .given = out.given});
+        out.declared, view,
+        dsl::QuantizeOptions{.choice = out.memory->choice, .given = out.memory->given});
     if (!codes)
       return codes.error();
     if (out.declared != out.format)
@@ -118,8 +119,8 @@ private:
       if (stored[i].declared().host >= 0)
         continue; // written with its host
       const dsl::QuantizedMatrix &of = codes->parts.empty() ? *codes : codes->parts[stored[i].part];
-      std::vector<uint8_t> bytes = layOut(stored[i], of, out, out.components[i].bytes());
-      if (Status written = out.backend->write(out.components[i].address(), bytes.data(),
+      std::vector<uint8_t> bytes = layOut(stored[i], of, out, out.memory->components[i].bytes());
+      if (Status written = out.backend->write(out.component(i), bytes.data(),
                                               static_cast<int64_t>(bytes.size()));
           !written)
         return written;
@@ -128,7 +129,7 @@ private:
       const std::span<const uint8_t> choice(codes->choice.data(),
                                             static_cast<size_t>(codes->choice.size()));
       std::vector<int32_t> table = tileTable(*out.format, choice, out.layout);
-      return out.backend->write(out.tiles.address(), table.data(), out.tiles.bytes());
+      return out.memory->tiles.write(table.data(), out.memory->tiles.bytes());
     }
     return Done{};
   }
@@ -156,7 +157,7 @@ dsl::CodeArray readComponent(const compiler::StoredComponent &stored,
 // The part of each block, from the table of k tiles.
 Result<dsl::CodeArray> readChoice(const Activations::Impl &from) {
   std::vector<int32_t> table(static_cast<size_t>(from.layout.tableEntries()));
-  if (Status read = from.tiles.read(table.data(), from.tiles.bytes()); !read)
+  if (Status read = from.memory->tiles.read(table.data(), from.memory->tiles.bytes()); !read)
     return read.error();
   const int64_t block = from.format->partition->blocks.k;
   const size_t parts = from.layout.parts.size();
@@ -201,7 +202,10 @@ int64_t deviceCodes(const dsl::Component &component, int64_t m,
 Result<dsl::QuantizedMatrix> readActivations(const Activations &activations) {
   if (!activations.valid())
     return makeError(DiagId::empty_handle, {"activations"});
-  const Activations::Impl &from = activations.impl();
+  return readActivations(activations.impl());
+}
+
+Result<dsl::QuantizedMatrix> readActivations(const Activations::Impl &from) {
   if (from.view)
     return makeError(DiagId::activations_are_a_view, {});
   dsl::QuantizedMatrix matrix;
@@ -211,7 +215,8 @@ Result<dsl::QuantizedMatrix> readActivations(const Activations &activations) {
   const std::vector<compiler::StoredComponent> stored = compiler::storedComponents(*from.format);
   for (size_t i = 0; i < stored.size(); ++i) {
     const int host = dsl::hostOf(*stored[i].format, stored[i].component);
-    const Buffer &unit = from.components[i - static_cast<size_t>(stored[i].component - host)];
+    const Buffer &unit =
+        from.memory->components[i - static_cast<size_t>(stored[i].component - host)];
     std::vector<uint8_t> bytes(static_cast<size_t>(unit.bytes()));
     if (Status read = unit.read(bytes.data(), unit.bytes()); !read)
       return read.error();

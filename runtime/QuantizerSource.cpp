@@ -348,6 +348,7 @@ QuantizerLaunch quantizerLaunch(const Activations::Impl &out, DevicePointer x, S
   QuantizerLaunch launch;
   auto add = [&](auto word) { launch.words[launch.count++] = static_cast<uint64_t>(word); };
   const compiler::ActivationLayout &layout = out.layout;
+  const ActivationMemory &memory = *out.memory;
   const bool divided = !layout.parts.empty();
   add(x);
   add(type);
@@ -356,13 +357,13 @@ QuantizerLaunch quantizerLaunch(const Activations::Impl &out, DevicePointer x, S
   add(layout.k);
   add(compiler::activationGroupStride(out.m));
   add(layout.tileK);
-  add(divided ? out.tiles.address() : 0);
-  add(out.scratch.bytes() != 0 ? out.scratch.address() : 0);
+  add(divided ? memory.tiles.address() : 0);
+  add(memory.scratch.bytes() != 0 ? memory.scratch.address() : 0);
   uint64_t given = 0, ofTensor = 0;
   for (size_t i = 0; i < out.declared->components.size(); ++i) {
     if (isOfTensor(out.declared->components[i]))
       ofTensor |= uint64_t{1} << i;
-    if (out.given.contains(static_cast<int>(i)))
+    if (memory.given.contains(static_cast<int>(i)))
       given |= uint64_t{1} << i;
   }
   add(given);
@@ -377,7 +378,7 @@ QuantizerLaunch quantizerLaunch(const Activations::Impl &out, DevicePointer x, S
     add(0);
   for (DevicePointer component : out.quantized)
     add(component);
-  const bool decided = divided ? !out.choice.empty() : given == ofTensor;
+  const bool decided = divided ? !memory.choice.empty() : given == ofTensor;
   launch.ctas = static_cast<uint32_t>(decided ? out.m : 2 * out.m);
   return launch;
 }

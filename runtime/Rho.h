@@ -187,6 +187,11 @@ struct ComponentCodes {
 // Activations in the gemm's activation format, ready for launches: codes and scales on the device.
 class Activations {
 public:
+  // The same memory for another number of rows, no more than it was made for: for Gemm::withRows,
+  // and for batches that grow and shrink. It holds the rows that were quantized last, of whichever
+  // handle, and a launch reads those right by a handle of as many rows only. What chooseParts and
+  // fixComponent said holds for all of them. Errors: bad_problem.
+  Result<Activations> withRows(int64_t m) const;
   bool valid() const { return pimpl != nullptr; }
 
   struct Impl;

@@ -334,6 +334,11 @@ rho_error *rho_gemm_view_activations(const rho_gemm *gemm, rho_device_pointer x,
   return given(out, [&] { return valueOf(gemm).viewActivations(x); });
 }
 
+rho_error *rho_activations_with_rows(const rho_activations *activations, int64_t m,
+                                     rho_activations **out) {
+  return given(out, [&] { return valueOf(activations).withRows(m); });
+}
+
 void rho_activations_free(rho_activations *activations) { delete activations; }
 
 void rho_input_transform_free(rho_input_transform *transform) { delete transform; }

@@ -14,8 +14,8 @@
  * its numbers are 0 and its texts "". A null text is an empty one.
  *
  * Threads: any number of them may use one device, engine, module, gemm, file, weight or transform
- * at once, and launch with one packed weight. Other buffers, and activations, are for one at a
- * time.
+ * at once, and launch with one packed weight. Other buffers, and activations with all that
+ * rho_activations_with_rows made of them, are for one at a time.
  *
  * Memory: `host`, `from` and `to` are the host's; an rho_device_pointer is the device's. Strides
  * are in elements. Of the streams of CUDA a null one is the legacy default. Calls leave the
@@ -149,6 +149,8 @@ rho_error *rho_gemm_pack_codes(const rho_gemm *gemm, const rho_component_codes *
 rho_error *rho_gemm_make_activations(const rho_gemm *gemm, const rho_input_transform *transform,
                                      rho_activations **out);
 rho_error *rho_gemm_view_activations(const rho_gemm *gemm, rho_device_pointer x,
+                                     rho_activations **out);
+rho_error *rho_activations_with_rows(const rho_activations *activations, int64_t m,
                                      rho_activations **out);
 void rho_activations_free(rho_activations *activations);
 void rho_input_transform_free(rho_input_transform *transform);

@@ -2,6 +2,7 @@
 #include "kernels/Reference.h"
 #include "runtime/Handles.h"
 #include "tests/runtime/Declarations.h"
+#include "tests/runtime/SameCodes.h"
 #include "tests/runtime/TemporaryFolder.h"
 #include "tests/runtime/Walk.h"
 
@@ -11,19 +12,6 @@
 
 namespace rho {
 namespace {
-
-bool sameCodes(const dsl::QuantizedMatrix &a, const dsl::QuantizedMatrix &b) {
-  if (a.components.size() != b.components.size())
-    return false;
-  for (size_t i = 0; i < a.components.size(); ++i) {
-    if (a.components[i].size() != b.components[i].size())
-      return false;
-    for (int64_t j = 0; j < a.components[i].size(); ++j)
-      if (a.components[i].get(j) != b.components[i].get(j))
-        return false;
-  }
-  return true;
-}
 
 class GemmResults : public testing::TestWithParam<const char *> {};
 
@@ -291,8 +279,8 @@ TEST(Gemm, FourBitActivationsOfWarpgroupsAreBytes) {
   dsl::QuantizedMatrix expected = quantized(s.declared().activation, s.x, 5, 192);
   EXPECT_TRUE(sameCodes(must(readActivations(s.activations)), expected));
   std::vector<int8_t> stored(5 * 192);
-  ASSERT_EQ(s.activations.impl().components[0].bytes(), 5 * 192);
-  ASSERT_TRUE(s.activations.impl().components[0].read(stored.data(), 5 * 192));
+  ASSERT_EQ(s.activations.impl().memory->components[0].bytes(), 5 * 192);
+  ASSERT_TRUE(s.activations.impl().memory->components[0].read(stored.data(), 5 * 192));
   for (int64_t i = 0; i < 5 * 192; ++i)
     ASSERT_EQ(stored[static_cast<size_t>(i)],
               expected.format->element().type.decode(expected.components[0].get(i)));

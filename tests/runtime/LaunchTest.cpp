@@ -132,7 +132,7 @@ TEST_P(LaunchTest, TensorMapsAreOverTheOperandsAndTheGridHasWholeClusters) {
                 testing::ElementsAreArray(encoded.bytes))
         << at;
   };
-  expectMap(64, {x.impl().elements(), 192, 5, 192, 64, 8, true});
+  expectMap(64, {x.impl().component(0), 192, 5, 192, 64, 8, true});
   // 5 rows have room for 16.
   expectMap(192, {x.impl().component(1), 16 * 2, 3, 16 * 2, 16, 2, false});
   expectMap(320, {output.address(), 64 * 4, 5, 64 * 4, 128, 16, false});

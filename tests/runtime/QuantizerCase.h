@@ -57,14 +57,7 @@ inline Activations::Impl buffersFor(const Device &device,
   out.format = std::move(format);
   out.layout = layout;
   out.m = m;
-  for (const compiler::StoredComponent &stored : compiler::storedComponents(*out.format))
-    out.components.push_back(must(out.allocate(stored)));
-  EXPECT_EQ(errorText(out.makeQuantized()), "");
-  if (!layout.parts.empty()) {
-    out.tiles = must(device.allocate(layout.tableEntries() * tableEntryBytes));
-  }
-  if (int64_t bytes = quantizerScratchBytes(*out.declared, *out.format, m, layout.k); bytes > 0)
-    out.scratch = must(device.allocate(bytes));
+  EXPECT_EQ(errorText(out.allocate()), "");
   return out;
 }
 
@@ -87,17 +80,17 @@ inline Buffer inputOf(const Device &device, const std::vector<float> &x, int64_t
 
 // A choice as Gemm::chooseParts makes it, of buffers without a gemm.
 inline void choose(Activations::Impl &out, const std::vector<uint8_t> &choice) {
-  out.choice = choice;
+  out.memory->choice = choice;
   const std::vector<int32_t> wide(choice.begin(), choice.end());
   const std::vector<int32_t> table = tileTable(*out.format, choice, out.layout);
-  EXPECT_TRUE(
-      out.scratch.write(wide.data(), static_cast<int64_t>(wide.size()) * 4, quantizerChoiceOffset));
-  EXPECT_TRUE(out.tiles.write(table.data(), out.tiles.bytes()));
+  EXPECT_TRUE(out.memory->scratch.write(wide.data(), static_cast<int64_t>(wide.size()) * 4,
+                                        quantizerChoiceOffset));
+  EXPECT_TRUE(out.memory->tiles.write(table.data(), out.memory->tiles.bytes()));
 }
 
 // Codes as Gemm::fixComponent gives them.
 inline void fix(Activations::Impl &out, const std::map<int, uint32_t> &given) {
-  out.given = given;
+  out.memory->given = given;
   for (const auto &[index, code] : given)
     EXPECT_TRUE(out.backend->write(
         out.quantized[static_cast<size_t>(index)], &code,
@@ -116,9 +109,10 @@ inline std::string difference(const Activations::Impl &a, const Activations::Imp
                          : what + ", byte " + std::to_string(at - x.begin()) + ": " +
                                std::to_string(*at) + " and " + std::to_string(*other);
   };
-  std::string found = compare(a.tiles, b.tiles, "table of tiles");
-  for (size_t i = 0; i < a.components.size() && found.empty(); ++i)
-    found = compare(a.components[i], b.components[i], "component " + std::to_string(i));
+  std::string found = compare(a.memory->tiles, b.memory->tiles, "table of tiles");
+  for (size_t i = 0; i < a.memory->components.size() && found.empty(); ++i)
+    found =
+        compare(a.memory->components[i], b.memory->components[i], "component " + std::to_string(i));
   return found;
 }
 

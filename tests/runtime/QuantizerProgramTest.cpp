@@ -3,6 +3,7 @@
 #include "runtime/cuda/Nvrtc.h"
 #include "tests/runtime/BlockOrder.h"
 #include "tests/runtime/QuantizerCase.h"
+#include "tests/runtime/SameCodes.h"
 #include "tests/runtime/TemporaryFolder.h"
 
 #include <gtest/gtest.h>
@@ -53,6 +54,13 @@ TEST_P(QuantizerProgram, LeavesTheHostsBytes) {
         choose(*out, choiceFor(test, *format, k));
     for (Activations::Impl *out : {&host, &made})
       fix(*out, test.given);
+    auto run = [&](const Buffer &input) {
+      const QuantizerLaunch launch = quantizerLaunch(made, input.address(), type, stride);
+      const LaunchArgument argument{launch.words.data(), static_cast<int>(launch.count * 8)};
+      EXPECT_EQ(errorText(device.impl().backend->launch(*kernel, {.grid = {launch.ctas}},
+                                                        {&argument, 1}, nullptr)),
+                "");
+    };
     // Again and again in the same buffers: each launch leaves them ready for the next.
     for (const std::vector<float> &x :
          {difficultNumbers(m, k), randomBits(m, k), repeatedNumbers(m, k), runsOfNumbers(m, k)}) {
@@ -60,12 +68,18 @@ TEST_P(QuantizerProgram, LeavesTheHostsBytes) {
       Buffer input = inputOf(device, x, m, k, stride, type);
       ASSERT_EQ(errorText(makeHostQuantizer()->run(host, input.address(), type, stride, nullptr)),
                 "");
-      const QuantizerLaunch launch = quantizerLaunch(made, input.address(), type, stride);
-      const LaunchArgument argument{launch.words.data(), static_cast<int>(launch.count * 8)};
-      ASSERT_EQ(errorText(device.impl().backend->launch(*kernel, {.grid = {launch.ctas}},
-                                                        {&argument, 1}, nullptr)),
-                "");
+      run(input);
       ASSERT_EQ(difference(made, host), "") << test.formats << " m=" << m << " k=" << k;
+    }
+    // For fewer rows, as Activations::withRows has them, then for all of them again.
+    for (const int64_t rows : {m - 2, m}) {
+      host.m = made.m = rows;
+      Buffer input = inputOf(device, difficultNumbers(m, k), m, k, stride, type);
+      ASSERT_EQ(errorText(makeHostQuantizer()->run(host, input.address(), type, stride, nullptr)),
+                "");
+      run(input);
+      EXPECT_TRUE(sameCodes(must(readActivations(made)), must(readActivations(host))))
+          << test.formats << " m=" << rows << " of " << m << " k=" << k;
     }
   }
 }

@@ -173,6 +173,11 @@ TEST_F(RhoC, oneWeightServesSeveralBatches) {
     const std::vector<float> y = launched(gemm, view.get(), activations(gemm).get());
     EXPECT_TRUE(std::equal(y.begin(), y.end(), all.begin())) << rho_gemm_m(gemm);
   }
+  const ActivationsHandle large = activations(sixteen.get());
+  const ActivationsHandle few = made<ActivationsHandle>(
+      [&](rho_activations **out) { return rho_activations_with_rows(large.get(), 3, out); });
+  const std::vector<float> y = launched(three.get(), weight.get(), few.get());
+  EXPECT_TRUE(std::equal(y.begin(), y.end(), all.begin()));
 }
 
 TEST_F(RhoC, aWorkspaceThatIsNotNeededMayBeNull) {
@@ -342,6 +347,7 @@ TEST_F(RhoC, nullHandlesAreEmptyOnes) {
   EXPECT_EQ(textOf(rho_engine_compile_sharing(engine.get(), nullptr, 1, &gemm)),
             emptyHandle("gemm"));
   EXPECT_EQ(textOf(rho_gemm_with_rows(nullptr, 1, &gemm)), emptyHandle("gemm"));
+  EXPECT_EQ(textOf(rho_activations_with_rows(nullptr, 1, &codes)), emptyHandle("activations"));
   EXPECT_EQ(textOf(rho_gemm_pack_weights(nullptr, &m, RHO_F32, 1, &buffer)), emptyHandle("gemm"));
   EXPECT_EQ(textOf(rho_gemm_pack_codes(nullptr, nullptr, 0, &buffer)), emptyHandle("gemm"));
   EXPECT_EQ(textOf(rho_gemm_make_activations(nullptr, nullptr, &codes)), emptyHandle("gemm"));

@@ -153,21 +153,45 @@ TEST(SharedWeight, PanelsAreTheSameBytesForOtherTiles) {
   EXPECT_TRUE(few == many && few == wide);
 }
 
-// A batch that grows and shrinks under one kernel.
+// A batch that grows and shrinks under one kernel, in one memory.
 TEST(SharedWeight, OneKernelTakesOtherRows) {
-  for (auto [text, target] : {std::pair{w4a8, "sm_80"}, {w4a16, "sm_90a"}, {w4a4, "sm_90a"}}) {
+  constexpr const char *divided =
+      "format a4 { element: s4 scale: f16 per k[32] value = element * scale } "
+      "format a8 { element: s8 scale: f32 per token value = element * scale } "
+      "format mix { partition per tensor k[64] { low: a4 high: a8 budget 25% } } "
+      "format w { element: s4 scale: f16 per channel value = element * scale } "
+      "gemm g { weight: w activation: mix output: f32 }";
+  constexpr const char *ofTensor =
+      "format w { element: s4 scale: f16 per channel value = element * scale } "
+      "format a { element: s8 scale: f32 per tensor value = element * scale } "
+      "gemm g { weight: w activation: a output: f32 }";
+  for (auto [text, target] : {std::pair{w4a8, "sm_80"},
+                              {w4a16, "sm_90a"},
+                              {w4a4, "sm_90a"},
+                              {divided, "sm_80"},
+                              {ofTensor, "sm_90a"}}) {
     Walk s(text, {40, 128, 256}, target);
     for (int64_t m : {1, 17, 40}) {
       Gemm other = must(s.gemm.withRows(m));
       EXPECT_EQ(other.shape().m, m);
       EXPECT_EQ(other.report().key, s.gemm.report().key);
       EXPECT_EQ(other.weightLayout(), s.gemm.weightLayout());
-      s.expectReference(other, s.weight);
+      s.expectReference(other, s.weight, must(s.activations.withRows(m)));
     }
     EXPECT_EQ(s.gemm.shape().m, 40);
     EXPECT_EQ(errorText(s.gemm.withRows(0)),
               "error: m is 0; it must be between 1 and 524288 [bad_problem]\n");
+    const Activations few = must(s.activations.withRows(17));
+    EXPECT_NE(errorText(s.gemm.launch(s.weight, few, s.output.address(), s.workspace))
+                  .find("[activations_mismatch]"),
+              std::string::npos);
+    EXPECT_TRUE(few.withRows(40)); // what there is room for stays
+    for (int64_t m : {0, 41})
+      EXPECT_EQ(errorText(few.withRows(m)), "error: m of activations is " + std::to_string(m) +
+                                                "; it must be between 1 and 40 [bad_problem]\n");
   }
+  EXPECT_EQ(errorText(Activations().withRows(1)),
+            "error: empty activations, it must come from a successful call [empty_handle]\n");
   // On the CUDA cores each thread has a sum for each row.
   Walk few("format w { element: s4 scale: f16 per channel value = element * scale } "
            "format a { element: s8 scale: f32 per token value = element * scale } "

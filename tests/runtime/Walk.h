@@ -35,8 +35,10 @@ struct Walk {
   // Of a gemm of this declaration, n and k, with a weight that may have been packed for another:
   // its outputs, in f32, are the reference's. Fatal failures where they are not.
   void expectReference(const Gemm &of, const Buffer &packed) const {
+    expectReference(of, packed, must(of.makeActivations()));
+  }
+  void expectReference(const Gemm &of, const Buffer &packed, const Activations &codes) const {
     auto [m, n, k] = of.shape();
-    Activations codes = must(of.makeActivations());
     Buffer partial = must(device.allocate(of.workspaceBytes()));
     ASSERT_EQ(errorText(of.quantizeActivations(codes, input.address(), ScalarType::F32, k)), "");
     ASSERT_EQ(errorText(of.launch(packed, codes, output.address(), partial)), "");
