@@ -37,7 +37,8 @@ std::string environment(const char *name) {
 std::string defaultFolder() {
   if (std::string folder = environment("RHO_CACHE_DIR"); !folder.empty())
     return folder;
-  if (std::string folder = environment("XDG_CACHE_HOME"); !folder.empty())
+  // Its specification says that a path of it that does not begin at the root counts for nothing.
+  if (std::string folder = environment("XDG_CACHE_HOME"); folder.starts_with('/'))
     return folder + "/rho";
   if (std::string folder = environment("HOME"); !folder.empty())
     return folder + "/.cache/rho";
@@ -78,6 +79,8 @@ Result<CacheFolders> cacheFolders(const EngineOptions &options) {
     folders.kernels.limitBytes = *limit;
     folders.kernels.directory =
         options.cacheDirectory.empty() ? defaultFolder() : options.cacheDirectory;
+    if (folders.kernels.directory.empty())
+      folders.kernels.whyNone = makeDiagnostic(DiagId::no_cache_folder, {}).message;
   }
   folders.kernels.readOnly = options.cacheReadOnly;
   folders.tuned.readOnly = options.cacheReadOnly;

@@ -98,7 +98,10 @@ Result<std::shared_ptr<const Kernel>> Engine::Impl::makeKernel(const WantedKerne
                                                                CompileReport &report) {
   if (auto kernel = loadEntry(wanted, report); !kernel || *kernel)
     return kernel;
+  Stopwatch watch;
   cache::FileLock lock = disk.lock(wanted.key, report.warnings);
+  if (const double waited = watch.lap(); waited >= 1) // for a process that compiles it
+    report.stages.push_back({"wait", waited});
   if (lock.held()) // another process may have published it meanwhile
     if (auto kernel = loadEntry(wanted, report); !kernel || *kernel)
       return kernel;

@@ -22,8 +22,27 @@ namespace {
 constexpr const char *stagingFolder = "staging";
 constexpr const char *lockFolder = "locks";
 
+// Its time is when the folder was last looked through.
+constexpr const char *lookedFile = "looked";
+constexpr std::chrono::minutes lookEvery{1};
+// What a process may store without a look, of the limit.
+constexpr int64_t partOfLimit = 64;
+
 // What a killed process left in the staging folder is removed after this long.
 constexpr std::chrono::hours stagingLife{1};
+
+// Also where a clock was wrong.
+bool isOlder(fs::file_time_type time, std::chrono::minutes than) {
+  return fs::file_time_type::clock::now() - time > than || isOfTheFuture(time);
+}
+
+// Makes the time of a file now, and the file where there is none.
+void stamp(const std::string &path) {
+  if (::utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+    return;
+  const files::Descriptor made(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
+}
 
 void warn(Warnings &warnings, DiagId id, const std::vector<std::string> &args) {
   std::string text = makeDiagnostic(id, args).message;
@@ -54,7 +73,8 @@ bool isStagingName(std::string_view name) {
 
 } // namespace
 
-DiskCache::DiskCache(DiskCacheOptions options) : settings(std::move(options)) {}
+DiskCache::DiskCache(DiskCacheOptions options)
+    : settings(std::move(options)), room(settings.limitBytes / partOfLimit) {}
 
 std::string DiskCache::entryPath(const std::string &key) const {
   return settings.directory + "/" + key;
@@ -70,11 +90,20 @@ std::optional<Entry> DiskCache::load(const std::string &key, Warnings &warnings)
   ReadEntry read = inspect(key);
   if (read.entry) {
     if (!settings.readOnly)
-      ::utimensat(AT_FDCWD, (entryPath(key) + "/" + usedFile).c_str(), nullptr, 0);
+      stamp(entryPath(key) + "/" + usedFile);
     return std::move(read.entry);
   }
-  if (read.missing)
+  if (!read.noAccess.empty()) {
+    warn(warnings, DiagId::cache_entry_unusable, {entryPath(key), read.noAccess});
     return std::nullopt;
+  }
+  if (read.missing) {
+    std::error_code error;
+    if (settings.readOnly && !fs::is_directory(settings.directory, error) && !warned.exchange(true))
+      warn(warnings, DiagId::cache_not_readable,
+           {settings.directory, error ? error.message() : "it is no folder"});
+    return std::nullopt;
+  }
   warn(warnings, DiagId::cache_entry_unusable, {entryPath(key), read.damage});
   removeIf(key, [&] { // nobody replaced it meanwhile
     const ReadEntry again = inspect(key);
@@ -102,26 +131,47 @@ void DiskCache::disableWrites(const std::string &reason, Warnings &warnings) {
     warn(warnings, DiagId::cache_not_writable, {settings.directory, reason});
 }
 
-// 0, or why there is none to write to as errno says it.
-static int makeWritable(const std::string &folder) {
+// A folder below the cache's, for whoever may write to that. 0, or why there is none to write to as
+// errno says it.
+static int makeWritable(const std::string &root, const std::string &folder) {
   std::error_code error;
-  fs::create_directories(folder, error);
+  fs::create_directories(root, error);
   if (error)
     return error.value();
+  struct stat all = {};
+  if (::mkdir(folder.c_str(), 0777) == 0 && ::stat(root.c_str(), &all) == 0)
+    ::chmod(folder.c_str(), all.st_mode & 07777);
+  else if (errno != EEXIST)
+    return errno;
   return ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+}
+
+// Why a folder cannot be made or written to, with the name of what is in the way, for a person.
+static std::string whatIsInTheWay(const std::string &folder, int failed) {
+  for (fs::path path = folder; path.has_relative_path(); path = path.parent_path()) {
+    std::error_code error;
+    const bool exists = fs::exists(path, error);
+    if (!exists && fs::is_symlink(path, error))
+      return path.string() + " is a link to nothing";
+    if (exists)
+      return path.string() + ": " + std::strerror(fs::is_directory(path, error) ? failed : ENOTDIR);
+  }
+  return std::strerror(failed);
 }
 
 // Every time: somebody may have deleted the folders, also while they are made.
 bool DiskCache::prepare(Warnings &warnings) {
+  if (!settings.whyNone.empty() && !warned.exchange(true))
+    warnings.push_back(settings.whyNone);
   if (!takesEntries())
     return false;
   for (const char *folder : {stagingFolder, lockFolder}) {
     const std::string path = settings.directory + "/" + folder;
-    int failed = makeWritable(path);
+    int failed = makeWritable(settings.directory, path);
     if (failed == ENOENT)
-      failed = makeWritable(path);
+      failed = makeWritable(settings.directory, path);
     if (failed != 0) {
-      disableWrites(std::strerror(failed), warnings);
+      disableWrites(whatIsInTheWay(path, failed), warnings);
       return false;
     }
   }
@@ -142,15 +192,22 @@ bool DiskCache::store(const std::string &key, const Entry &entry, Warnings &warn
   if (!prepare(warnings))
     return false;
   const std::string staged = settings.directory + "/" + stagingFolder + "/" + stagingName(key);
+  bool isStaged = false;
   auto attempt = [&] {
     const int failed = stage(staged, key, entry);
-    return failed == 0 ? publish(staged, key, entry) : failed;
+    isStaged = failed == 0;
+    return isStaged ? publish(staged, key, entry) : failed;
   };
   int failed = attempt();
   if (failed == ENOENT && prepare(warnings)) // somebody has deleted the folders meanwhile
     failed = attempt();
-  if (failed != 0 && failed != ENOTEMPTY && failed != EEXIST) // else others are faster
-    disableWrites(std::strerror(failed), warnings);
+  std::error_code error;
+  if (failed != 0 && failed != ENOTEMPTY && failed != EEXIST) { // else others are faster
+    if (isStaged && fs::exists(entryPath(key), error))          // which says nothing of others
+      warn(warnings, DiagId::cache_entry_stays, {entryPath(key), std::strerror(failed)});
+    else
+      disableWrites(std::strerror(failed), warnings);
+  }
   makeRoom(entry, key);
   return failed == 0;
 }
@@ -192,63 +249,79 @@ int DiskCache::publish(const std::string &staged, const std::string &key, const 
       failed = 0;
       break;
     }
-    remove(key); // a file system that cannot exchange
+    // A file system that cannot exchange, or an entry of somebody else's.
+    if (const int stays = takeAway(key); stays != 0) {
+      failed = stays;
+      break;
+    }
   }
   fs::remove_all(staged, ignored);
   return failed;
 }
 
-// Renamed first, so that a reader finds all of an entry or nothing.
-bool DiskCache::remove(const std::string &key) {
+// Renamed first, so that a reader finds all of an entry or nothing. 0 where there is none any more,
+// else why as errno says it.
+int DiskCache::takeAway(const std::string &key) {
   std::error_code error;
   std::string gone = settings.directory + "/" + stagingFolder + "/" + stagingName(key);
   fs::create_directories(settings.directory + "/" + stagingFolder, error);
   fs::rename(entryPath(key), gone, error);
-  fs::remove_all(error ? entryPath(key) : gone, error);
+  const int failed = error && error != std::errc::no_such_file_or_directory ? error.value() : 0;
+  fs::remove_all(failed != 0 ? entryPath(key) : gone, error);
+  return failed != 0 && !error ? 0 : failed;
+}
+
+bool DiskCache::remove(const std::string &key) {
+  takeAway(key);
   struct stat left = {};
   return ::lstat(entryPath(key).c_str(), &left) != 0 && errno == ENOENT;
 }
 
-// Looking through a folder of a thousand entries takes longer than storing ten: a quarter of what
-// is free may be filled without, since others may be filling the rest.
+bool DiskCache::lookedLately() const {
+  std::error_code error;
+  const auto looked = fs::last_write_time(settings.directory + "/" + lookedFile, error);
+  return !error && !isOlder(looked, lookEvery);
+}
+
+// Looking through a folder of a thousand entries takes longer than storing ten.
 void DiskCache::makeRoom(const Entry &stored, const std::string &key) {
-  constexpr int64_t mostOfManifest = 256; // for each file
-  int64_t bytes = mostOfManifest;
-  for (const auto &[name, content] : stored)
-    bytes += static_cast<int64_t>(content.size()) + mostOfManifest;
-  if (room.fetch_sub(bytes) < bytes)
+  if (room.fetch_sub(bytesOnDisk(stored)) < bytesOnDisk(stored) || !lookedLately())
     evict(key);
 }
 
 bool DiskCache::isOwnName(std::string_view name) {
-  return isKey(name) || name == stagingFolder || name == lockFolder;
+  return isKey(name) || name == stagingFolder || name == lockFolder || name == lookedFile;
 }
 
 void DiskCache::evict(const std::string &keep) {
+  stamp(settings.directory + "/" + lookedFile); // others need not look now
   std::vector<StoredEntry> stored = entries();
   int64_t total = bytesOf(stored);
+  // Past the limit a part more than need be, which the next ones have without a look.
+  const int64_t most =
+      settings.limitBytes - (total > settings.limitBytes ? settings.limitBytes / 16 : 0);
   for (const StoredEntry &entry : stored) {
-    if (total <= settings.limitBytes)
+    if (total <= most)
       break;
     if (entry.key == keep || !entry.noAccess.empty())
       continue;
-    remove(entry.key);
-    total -= entry.bytes;
+    if (remove(entry.key))
+      total -= entry.bytes;
   }
-  room = std::max<int64_t>(0, settings.limitBytes - total) / 4;
+  room = std::min(std::max<int64_t>(0, settings.limitBytes - total) / 8,
+                  settings.limitBytes / partOfLimit);
   removeLeftovers();
 }
 
 void DiskCache::removeLeftovers() {
   const std::string staging = settings.directory + "/" + stagingFolder;
-  auto now = fs::file_time_type::clock::now();
   std::error_code error;
   for (const std::string &name : namesIn(staging, error)) {
     if (!isStagingName(name))
       continue;
     fs::path path = fs::path(staging) / name;
     auto written = fs::last_write_time(path, error);
-    if (!error && now - written > stagingLife)
+    if (!error && isOlder(written, stagingLife))
       fs::remove_all(path, error);
   }
   for (const std::string &name : namesIn(settings.directory + "/" + lockFolder, error)) {

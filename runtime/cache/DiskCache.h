@@ -23,7 +23,8 @@ using Warnings = std::vector<std::string>;
 struct DiskCacheOptions {
   std::string directory;                 // empty: no disk cache
   bool readOnly = false;                 // no writes, no deletes, no locks, no usage stamps
-  int64_t limitBytes = int64_t(1) << 30; // of entries' files
+  int64_t limitBytes = int64_t(1) << 30; // of entries, as bytesOnDisk() has them
+  std::string whyNone = {};              // why there is no directory where one was wanted
   std::chrono::milliseconds lockTimeout{120000};
 };
 
@@ -38,9 +39,9 @@ public:
   // Whoever builds an entry holds this through store(), and looks again once it is held.
   // Not held after the timeout, when the cache is read-only or where there are no locks.
   FileLock lock(const std::string &key, Warnings &warnings);
-  // Publishes in place of what the key had, then removes the least recently used entries past the
-  // limit, of which other processes' stores may leave some until the next one. Whether the entry
-  // stands.
+  // Publishes in place of what the key had. Past the limit the least recently used entries go, not
+  // at once: each process may store a 64th part of it between two looks through the folder, of
+  // which there is one a minute. Whether the entry stands.
   bool store(const std::string &key, const Entry &entry, Warnings &warnings);
   // Whether store() would try.
   bool takesEntries() const {
@@ -68,6 +69,8 @@ private:
   template <class Condition> void removeIf(const std::string &key, Condition condition);
   static int stage(const std::string &staged, const std::string &key, const Entry &entry);
   int publish(const std::string &staged, const std::string &key, const Entry &entry);
+  int takeAway(const std::string &key);
+  bool lookedLately() const;
   void makeRoom(const Entry &stored, const std::string &key);
   void evict(const std::string &keep);
   std::string entryPath(const std::string &key) const;
@@ -75,7 +78,8 @@ private:
 
   const DiskCacheOptions settings;
   std::atomic<bool> writable = true; // until an attempt failed
-  std::atomic<int64_t> room = 0;     // bytes to store before the folder is looked through again
+  std::atomic<bool> warned = false;  // that there is nothing to read
+  std::atomic<int64_t> room;         // bytes to store before the folder is looked through again
 };
 
 } // namespace rho::cache

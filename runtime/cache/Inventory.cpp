@@ -1,8 +1,9 @@
 #include "runtime/cache/Inventory.h"
 
-#include "runtime/cache/Manifest.h"
+#include "dsl/Division.h"
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <tuple>
 
@@ -18,11 +19,15 @@ std::vector<std::string> namesIn(const std::string &folder, std::error_code &err
   return names;
 }
 
-// Others have files of that name, too.
-static bool isOurManifest(const fs::path &path) {
+static int64_t onDisk(uintmax_t bytes) { return roundUp(static_cast<int64_t>(bytes), diskBlock); }
+
+// Others have files of these names, too.
+static bool isOurs(const fs::path &path) {
   std::error_code error;
-  if (!fs::is_regular_file(path, error))
+  if (!fs::is_regular_file(fs::symlink_status(path, error)))
     return false;
+  if (path.filename() == usedFile) // beside which the manifest may be damaged
+    return fs::file_size(path, error) == 0 && !error;
   std::string beginning(manifestBeginning, '\0');
   std::ifstream(path, std::ios::binary)
       .read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
@@ -36,18 +41,18 @@ std::vector<StoredEntry> storedEntries(const std::string &directory) {
     fs::path path = fs::path(directory) / key;
     if (!isKey(key) || fs::is_symlink(path, error))
       continue;
-    StoredEntry entry{key, 0, fs::file_time_type::min()};
+    StoredEntry entry{key, diskBlock, fs::file_time_type::min()};
     const std::vector<std::string> names = namesIn(path.string(), error);
     if (error == std::errc::permission_denied)
       entry.noAccess = error.message();
     bool ours = !entry.noAccess.empty();
     for (const std::string &name : names) {
-      ours = ours || name == usedFile || (name == manifestFile && isOurManifest(path / name));
+      ours = ours || ((name == usedFile || name == manifestFile) && isOurs(path / name));
       auto bytes = fs::file_size(path / name, error);
-      entry.bytes += error ? 0 : static_cast<int64_t>(bytes);
+      entry.bytes += error ? 0 : onDisk(bytes);
     }
     fs::file_time_type used = fs::last_write_time(path / usedFile, error);
-    if (!error)
+    if (!error && !isOfTheFuture(used))
       entry.used = used;
     if (ours)
       entries.push_back(std::move(entry));
@@ -56,6 +61,17 @@ std::vector<StoredEntry> storedEntries(const std::string &directory) {
     return std::tie(a.used, a.key) < std::tie(b.used, b.key);
   });
   return entries;
+}
+
+int64_t bytesOnDisk(const Entry &entry) {
+  int64_t bytes = diskBlock + onDisk(maxManifestBytes / 16);
+  for (const auto &[name, content] : entry)
+    bytes += onDisk(content.size());
+  return bytes;
+}
+
+bool isOfTheFuture(fs::file_time_type time) {
+  return time > fs::file_time_type::clock::now() + std::chrono::minutes(5);
 }
 
 int64_t bytesOf(const std::vector<StoredEntry> &entries) {

@@ -10,7 +10,7 @@ namespace rho::cache {
 namespace {
 
 constexpr std::string_view header = "rho-cache 1";
-constexpr uint64_t maxFileBytes = uint64_t(1) << 31;
+constexpr uint64_t maxEntryBytes = uint64_t(1) << 28;
 constexpr size_t maxNameBytes = 64;
 
 // Of this entry's folder, and none of the two files that every entry has.
@@ -53,13 +53,15 @@ std::string parseManifest(std::string_view text, const std::string &key,
     return "manifest is of another version";
   if (lines[1] != "key " + key)
     return "manifest is of another key";
+  uint64_t total = 0;
   for (size_t i = 2; i + 1 < lines.size(); ++i) {
     std::vector<std::string_view> words = dsl::split(lines[i], ' ');
     const auto length = words.size() == 4 ? readNumber<uint64_t>(words[2]) : std::nullopt;
-    if (!length || *length > maxFileBytes || words[0] != "file" || !plainName(words[1]) ||
+    if (!length || *length > maxEntryBytes - total || words[0] != "file" || !plainName(words[1]) ||
         std::any_of(files.begin(), files.end(),
                     [&](const ListedFile &before) { return before.name == words[1]; }))
       return "manifest has a bad line";
+    total += *length;
     files.push_back({std::string(words[1]), *length, std::string(words[3])});
   }
   return {};

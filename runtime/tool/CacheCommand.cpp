@@ -54,6 +54,10 @@ Result<std::unique_ptr<Parts>> openPartsAlone(const Options &options) {
     return makeError(DiagId::option_conflict,
                      {dsl::shown(options.files()[0]), "rho " + std::string(options.commandName()),
                       "it works on the cache folder, which --cache-dir names"});
+  std::error_code error;
+  if (const std::string named = options.text("--cache-dir");
+      !named.empty() && !std::filesystem::exists(named, error))
+    return makeError(DiagId::file_not_readable, {named, "there is no such folder"});
   return openParts(options);
 }
 
@@ -182,6 +186,7 @@ Result<int> cacheClearCommand(const Options &options) {
   Result<std::unique_ptr<Parts>> parts = openPartsAlone(options);
   if (!parts)
     return parts.error();
+  Error left;
   for (Part *part : (*parts)->all()) {
     std::vector<cache::StoredEntry> entries = part->disk.entries();
     bool measured = part == &(*parts)->tuned;
@@ -193,12 +198,11 @@ Result<int> cacheClearCommand(const Options &options) {
     size_t removed = 0, stuck = 0, unread = 0;
     int64_t bytes = 0;
     for (const cache::StoredEntry &stored : entries) {
-      if (onlyDamaged) {
-        const auto [damage, noAccess] = conditionOf(*part, stored.key);
-        unread += noAccess.empty() ? 0 : 1;
-        if (damage.empty())
-          continue;
-      }
+      const Condition found =
+          onlyDamaged ? conditionOf(*part, stored.key) : Condition{"", stored.noAccess};
+      unread += found.noAccess.empty() ? 0 : 1;
+      if (!found.noAccess.empty() || (onlyDamaged && found.damage.empty()))
+        continue;
       if (!part->disk.remove(stored.key)) {
         ++stuck;
         continue;
@@ -211,8 +215,11 @@ Result<int> cacheClearCommand(const Options &options) {
               std::to_string(removed) + " removed, " + byteCount(bytes) +
                   (unread > 0 ? ", " + std::to_string(unread) + " without access kept" : ""));
     if (stuck > 0)
-      return makeError(DiagId::cache_not_cleared, {part->folder(), std::to_string(stuck)});
+      left.diagnostics.push_back(
+          makeDiagnostic(DiagId::cache_not_cleared, {part->folder(), std::to_string(stuck)}));
   }
+  if (!left.diagnostics.empty())
+    return left;
   return success;
 }
 

@@ -142,7 +142,7 @@ TEST_F(BundleTest, OneBadEntryKeepsAllOut) {
 
 // Lengths are believed only as far as the file goes.
 TEST_F(BundleTest, HugeLengthsAllocateNothing) {
-  std::string body = "rho-cache 1\nkey " + keyOf("a") + "\nfile ptx 2000000000 00\n";
+  std::string body = "rho-cache 1\nkey " + keyOf("a") + "\nfile ptx 200000000 00\n";
   std::string manifest = body + "sum " + hex(sha256(body)) + "\n";
   writeText(path, std::string("rho-bundle 1\norigin ") + origin + "\nentry kernels " + keyOf("a") +
                       " " + std::to_string(manifest.size()) + "\n" + manifest);

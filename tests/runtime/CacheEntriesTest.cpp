@@ -54,11 +54,21 @@ TEST(CacheFoldersTest, OptionsThenTheEnvironment) {
   }
   Variable none("RHO_CACHE_DIR", nullptr), xdg("XDG_CACHE_HOME", "/xdg"), home("HOME", "/home");
   EXPECT_EQ(must(cacheFolders()).kernels.directory, "/xdg/rho");
+  {
+    Variable relative("XDG_CACHE_HOME", "xdg"); // of no folder in particular
+    EXPECT_EQ(must(cacheFolders()).kernels.directory, "/home/.cache/rho");
+    EXPECT_EQ(must(cacheFolders()).kernels.whyNone, "");
+  }
   Variable noXdg("XDG_CACHE_HOME", nullptr);
   EXPECT_EQ(must(cacheFolders()).kernels.directory, "/home/.cache/rho");
   Variable noHome("HOME", nullptr);
   EXPECT_EQ(must(cacheFolders()).kernels.directory, "");
   EXPECT_EQ(must(cacheFolders()).tuned.directory, "");
+  EXPECT_EQ(must(cacheFolders()).kernels.whyNone,
+            "no cache folder is named: $RHO_CACHE_DIR, $XDG_CACHE_HOME and $HOME are not set");
+  EngineOptions off;
+  off.diskCache = false;
+  EXPECT_EQ(must(cacheFolders(off)).kernels.whyNone, "");
 }
 
 // The system would take the name up to the NUL for the folder's, and with it what lies there.

@@ -163,6 +163,16 @@ TEST_F(DiskCacheTest, ManifestCannotNameFilesElsewhere) {
   expectDamage("manifest has a bad line");
 }
 
+// Before anything of that size is read.
+TEST_F(DiskCacheTest, ManifestCannotListMoreThanAnEntryHas) {
+  publish();
+  const std::string sum(64, '0');
+  const std::string body =
+      "rho-cache 1\nkey " + key + "\nfile a 200000000 " + sum + "\nfile b 200000000 " + sum + "\n";
+  writeText(path("manifest"), body + "sum " + hex(sha256(body)) + "\n");
+  expectDamage("manifest has a bad line");
+}
+
 TEST_F(DiskCacheTest, FileInTheEntrysPlaceIsDamage) {
   publish();
   fs::remove_all(path());
@@ -203,7 +213,8 @@ TEST_F(DiskCacheTest, UnwritableFolderIsOneWarning) {
   cache.store(key, sampleEntry(), warnings);
   cache.store(key, sampleEntry(), warnings);
   EXPECT_THAT(warnings, ElementsAre("cache folder " + unwritable.directory +
-                                    " is not writable, nothing is kept on disk: Not a directory"));
+                                    " is not writable, nothing is kept on disk: " + folder.path() +
+                                    "/file: Not a directory"));
 }
 
 // One that takes files below it, and no entries: in a process that permissions hold for.
@@ -257,56 +268,97 @@ TEST_F(DiskCacheTest, LockTimesOutWithAWarning) {
                                     " was not free within 5 ms, compiling without it"));
 }
 
-TEST_F(DiskCacheTest, TheLeastRecentlyUsedGoesPastTheLimit) {
-  DiskCacheOptions small = options();
-  small.limitBytes = 10000; // three entries of 3000 bytes and their manifests
-  DiskCache cache(small);
+TEST_F(DiskCacheTest, AHitMakesAStampThatIsMissing) {
+  publish();
+  fs::remove(path("used"));
   Warnings warnings;
-  std::vector<std::string> keys;
-  auto entryPath = [&](int i) { return small.directory + "/" + keys[static_cast<size_t>(i)]; };
-  for (int i = 0; i < 3; ++i) {
-    keys.push_back(keyOf("spec " + std::to_string(i)));
-    cache.store(keys.back(), {{"ptx", std::string(3000, 'x')}}, warnings);
-    fs::last_write_time(entryPath(i) + "/used",
-                        fs::file_time_type::clock::now() - std::chrono::hours(10 - i));
-  }
-  ASSERT_TRUE(cache.load(keys[0], warnings)); // now the most recently used
-  writeText(small.directory + "/not-ours", std::string(20000, 'x'));
-  keys.push_back(keyOf("spec 3"));
-  cache.store(keys.back(), {{"ptx", std::string(3000, 'x')}}, warnings);
-  EXPECT_TRUE(fs::exists(entryPath(0)));
-  EXPECT_FALSE(fs::exists(entryPath(1)));
-  EXPECT_TRUE(fs::exists(entryPath(2)));
-  EXPECT_TRUE(fs::exists(entryPath(3)));
-  EXPECT_TRUE(fs::exists(small.directory + "/not-ours"));
+  EXPECT_TRUE(DiskCache(options()).load(key, warnings));
+  EXPECT_TRUE(fs::exists(path("used")));
+  // Not that of a file elsewhere.
+  const std::string secret = folder.path() + "/secret";
+  writeText(secret, "text");
+  const auto before = fs::file_time_type::clock::now() - std::chrono::hours(5);
+  fs::last_write_time(secret, before);
+  fs::remove(path("used"));
+  fs::create_symlink(secret, path("used"));
+  EXPECT_TRUE(DiskCache(options()).load(key, warnings));
+  EXPECT_EQ(fs::last_write_time(secret), before);
   EXPECT_THAT(warnings, IsEmpty());
 }
 
-// Not every store looks through the folder.
-TEST_F(DiskCacheTest, TheLimitHoldsAfterEachStore) {
-  DiskCacheOptions small = options();
-  small.limitBytes = 40000;
-  DiskCache cache(small);
+TEST_F(DiskCacheTest, WhatIsInTheWayIsNamed) {
+  fs::create_symlink("/nowhere/at/all", options().directory);
   Warnings warnings;
-  int64_t most = 0;
-  for (int i = 0; i < 80; ++i) {
-    cache.store(keyOf(std::to_string(i)),
-                {{"ptx", std::string(static_cast<size_t>(100 + i * 37 % 1500), 'x')}}, warnings);
-    const int64_t bytes = bytesOf(cache.entries());
-    EXPECT_LE(bytes, small.limitBytes) << i;
-    most = std::max(most, bytes);
-  }
-  EXPECT_GT(most, small.limitBytes * 9 / 10);
-  EXPECT_THAT(warnings, IsEmpty());
+  EXPECT_FALSE(DiskCache(options()).store(key, sampleEntry(), warnings));
+  EXPECT_THAT(warnings, ElementsAre("cache folder " + options().directory +
+                                    " is not writable, nothing is kept on disk: " +
+                                    options().directory + " is a link to nothing"));
+  fs::remove(options().directory);
+  fs::create_directory(options().directory);
+  writeText(options().directory + "/locks", "");
+  warnings.clear();
+  EXPECT_FALSE(DiskCache(options()).store(key, sampleEntry(), warnings));
+  EXPECT_THAT(warnings, ElementsAre("cache folder " + options().directory +
+                                    " is not writable, nothing is kept on disk: " +
+                                    options().directory + "/locks: Not a directory"));
 }
 
-TEST_F(DiskCacheTest, AnEntryPastTheLimitByItselfStays) {
-  DiskCacheOptions tiny = options();
-  tiny.limitBytes = 1;
-  DiskCache cache(tiny);
+TEST_F(DiskCacheTest, AFolderForAllHasFoldersForAll) {
+  fs::create_directory(options().directory);
+  fs::permissions(options().directory, fs::perms(01777));
+  publish();
+  for (const char *below : {"/staging", "/locks"})
+    EXPECT_EQ(fs::status(options().directory + below).permissions(), fs::perms(01777)) << below;
+}
+
+// One that is to be read only and is not there is a mistake.
+TEST_F(DiskCacheTest, NothingToReadIsOneWarning) {
+  DiskCacheOptions missing = options();
+  missing.readOnly = true;
+  DiskCache cache(missing);
   Warnings warnings;
-  cache.store(key, sampleEntry(), warnings);
-  EXPECT_EQ(cache.load(key, warnings), sampleEntry());
+  EXPECT_EQ(cache.load(key, warnings), std::nullopt);
+  EXPECT_EQ(cache.load(keyOf("other"), warnings), std::nullopt);
+  EXPECT_THAT(warnings, ElementsAre("cache folder " + missing.directory +
+                                    " cannot be read: No such file or directory"));
+  DiskCacheOptions unnamed;
+  unnamed.whyNone = "no cache folder is named";
+  DiskCache none(unnamed);
+  warnings.clear();
+  EXPECT_FALSE(none.lock(key, warnings).held());
+  EXPECT_FALSE(none.store(key, sampleEntry(), warnings));
+  EXPECT_THAT(warnings, ElementsAre("no cache folder is named"));
+}
+
+// In a process that permissions hold for: another user's entries in a folder for all, which are
+// neither readable nor replaceable.
+TEST_F(DiskCacheTest, EntriesOfAnotherUserAreWarnings) {
+  if (getuid() != 0)
+    GTEST_SKIP() << "only root has files of several users";
+  fs::create_directory(options().directory);
+  fs::permissions(options().directory, fs::perms(01777));
+  publish();
+  fs::permissions(path(), fs::perms(0700));
+  fs::permissions(folder.path(), fs::perms(0755));
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    constexpr uid_t nobody = 65534;
+    if (setuid(nobody) != 0)
+      _exit(3);
+    DiskCache cache(options());
+    Warnings warnings;
+    if (cache.load(key, warnings) || cache.store(key, sampleEntry(), warnings))
+      _exit(2);
+    const bool others = cache.store(keyOf("another spec"), sampleEntry(), warnings);
+    const Warnings expected = {damaged(path(), "Permission denied"),
+                               "cache entry " + path() +
+                                   " cannot be replaced: Operation not permitted"};
+    _exit(others && warnings == expected ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(DiskCacheTest, LeftoversOfKilledProcessesGo) {
@@ -445,6 +497,10 @@ TEST(DiskCacheDiagnostics, TheirWholeTexts) {
   EXPECT_EQ(makeDiagnostic(DiagId::cache_not_writable, {"/c", "No space left"}).rendered,
             "error: cache folder /c is not writable, nothing is kept on disk: No space left "
             "[cache_not_writable]");
+  EXPECT_EQ(makeDiagnostic(DiagId::cache_not_readable, {"/c", "it is no folder"}).rendered,
+            "error: cache folder /c cannot be read: it is no folder [cache_not_readable]");
+  EXPECT_EQ(makeDiagnostic(DiagId::cache_entry_stays, {"/c/ab", "Permission denied"}).rendered,
+            "error: cache entry /c/ab cannot be replaced: Permission denied [cache_entry_stays]");
   EXPECT_EQ(makeDiagnostic(DiagId::cache_lock_timeout, {"/c/l", "5"}).rendered,
             "error: cache lock /c/l was not free within 5 ms, compiling without it "
             "[cache_lock_timeout]");

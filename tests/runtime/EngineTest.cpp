@@ -223,9 +223,9 @@ TEST_F(EngineTest, WorksWithoutADisk) {
   EngineOptions unwritable;
   unwritable.cacheDirectory = folder.path() + "/file/cache";
   gemm = must(must(Engine::create(device, unwritable)).compile(module, "", shape));
-  EXPECT_THAT(gemm.report().warnings,
-              ElementsAre("cache folder " + unwritable.cacheDirectory +
-                          " is not writable, nothing is kept on disk: Not a directory"));
+  EXPECT_THAT(gemm.report().warnings, ElementsAre("cache folder " + unwritable.cacheDirectory +
+                                                  " is not writable, nothing is kept on disk: " +
+                                                  folder.path() + "/file: Not a directory"));
 }
 
 TEST_F(EngineTest, TheEnvironmentNamesTheFolder) {

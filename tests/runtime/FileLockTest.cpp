@@ -50,6 +50,46 @@ TEST(FileLock, IsFreeAgainWhenItsHolderDies) {
   EXPECT_EQ(lock.acquire(path, milliseconds(0)), FileLock::Outcome::Held);
 }
 
+// Servers fork at any time; their children live as long as they like.
+TEST(FileLock, AForkedProcessDoesNotHoldIt) {
+  TemporaryFolder folder;
+  std::string path = folder.path() + "/lock";
+  int begun[2], ended[2];
+  ASSERT_EQ(::pipe(begun), 0);
+  ASSERT_EQ(::pipe(ended), 0);
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    FileLock lock;
+    if (lock.acquire(path, milliseconds(0)) != FileLock::Outcome::Held)
+      ::_exit(1);
+    if (::fork() == 0) { // lives until the test lets it go
+      char byte = 0;
+      ::close(ended[1]);
+      ::_exit(::write(begun[1], "x", 1) == 1 && ::read(ended[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    ::_exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(begun[0], &byte, 1), 1);
+  ASSERT_EQ(::waitpid(holder, nullptr, 0), holder);
+  FileLock lock;
+  EXPECT_EQ(lock.acquire(path, milliseconds(0)), FileLock::Outcome::Held);
+  for (const int end : {begun[0], begun[1], ended[0], ended[1]})
+    ::close(end);
+}
+
+TEST(FileLock, LinksAndOtherFilesAreNone) {
+  TemporaryFolder folder;
+  const std::string path = folder.path() + "/lock", elsewhere = folder.path() + "/elsewhere";
+  std::filesystem::create_symlink(elsewhere, path);
+  FileLock lock;
+  EXPECT_EQ(lock.acquire(path, milliseconds(0)), FileLock::Outcome::Impossible);
+  EXPECT_FALSE(std::filesystem::exists(elsewhere));
+  writeText(elsewhere, "mine");
+  EXPECT_EQ(lock.acquire(elsewhere, milliseconds(0)), FileLock::Outcome::Impossible);
+  EXPECT_TRUE(std::filesystem::exists(elsewhere));
+}
+
 TEST(FileLock, ImpossibleWithoutItsFolder) {
   FileLock lock;
   EXPECT_EQ(lock.acquire("/nonexistent/folder/lock", milliseconds(0)),
