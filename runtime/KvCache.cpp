@@ -2,6 +2,7 @@
 
 #include "dsl/Division.h"
 #include "dsl/Findings.h"
+#include "dsl/Numbers.h"
 #include "runtime/EngineImpl.h"
 #include "runtime/KvCacheImpl.h"
 #include "runtime/Misfit.h"
@@ -103,6 +104,26 @@ Status checkOnce(const char *kind, const std::optional<KvJobs::Impl::Twice> &twi
                     std::to_string(twice->second)});
 }
 
+constexpr int64_t mostNumbers = int64_t{1} << 48; // of the caller, in memory
+
+// Whether the keys and the values of any tokens of the blocks share memory. Both begin `distance`
+// numbers apart, and have `row` numbers every `stride`: a key's row meets the value's that is as
+// many tokens away as whole strides lie between, or one more.
+bool shareMemory(const std::unordered_set<int32_t> &blocks, int64_t distance, int64_t row,
+                 int64_t stride, int64_t pageTokens) {
+  auto areApart = [&](int64_t tokens) { // two tokens of the blocks
+    return std::any_of(blocks.begin(), blocks.end(), [&](int32_t block) {
+      const int64_t other = block + tokens / pageTokens;
+      auto has = [&](int64_t which) {
+        return which <= INT32_MAX && blocks.contains(static_cast<int32_t>(which));
+      };
+      return has(other) || (tokens % pageTokens != 0 && has(other + 1));
+    });
+  };
+  const int64_t apart = distance / stride, beside = distance % stride;
+  return (beside < row && areApart(apart)) || (stride - beside < row && areApart(apart + 1));
+}
+
 // Blocks of the caller to pages or back, keys and values.
 Status moveBlocks(const KvCache::Impl &cache, const KvJobs::Impl &jobs, const Kernel &keyKernel,
                   const Kernel &valueKernel, DevicePointer keys, DevicePointer values,
@@ -117,6 +138,10 @@ Status moveBlocks(const KvCache::Impl &cache, const KvJobs::Impl &jobs, const Ke
     return badShape("the stride of tokens", stride,
                     "it is even, at least the " + std::to_string(row) +
                         " numbers of a token and at most 2^32");
+  const int64_t last = *std::max_element(jobs.blocks.begin(), jobs.blocks.end());
+  if (int64_t most = mostNumbers / (shape.pageTokens * stride); last >= most)
+    return badShape("a block", last,
+                    "with this stride there are addresses for " + std::to_string(most));
   auto launch = [&](const Kernel &kernel, const Buffer &pages, DevicePointer outside) {
     DevicePointer page = pages.address(), list = jobs.jobs.address();
     const LaunchArgument arguments[] = {{&page, 8}, {&outside, 8}, {&list, 8}, {&stride, 8}};
@@ -142,7 +167,7 @@ Result<std::vector<int64_t>> checkSequences(const KvCache::Impl &cache,
   std::vector<int64_t> pages;
   for (int64_t s = 0; s < sequences; ++s) {
     int32_t length = lengths[static_cast<size_t>(s)];
-    if (length < 1 || length > most)
+    if (length < 0 || length > most)
       return makeError(DiagId::kv_length,
                        {std::to_string(s), std::to_string(length), std::to_string(most)});
     int64_t own = length / pageTokens;
@@ -212,9 +237,9 @@ Result<KvCache> KvCache::create(const Engine &engine, const Module &module,
   if (options.pages < 1 || options.pages > mostPages)
     return badShape("the number of pages", options.pages,
                     "it is between 1 and " + std::to_string(mostPages));
-  if (options.softmaxScale != 0 && !(options.softmaxScale > 0 && options.softmaxScale <= 1e6))
-    return makeError(DiagId::kv_shape, {"the softmax scale", std::to_string(options.softmaxScale),
-                                        "it is above 0 and at most 1000000"});
+  if (options.softmaxScale != 0 && !(options.softmaxScale >= 1e-30 && options.softmaxScale <= 1e6))
+    return makeError(DiagId::kv_shape, {"the softmax scale", dsl::printNumber(options.softmaxScale),
+                                        "it is between 1e-30 and 1e6"});
   const dsl::Module &declared = module.impl().module;
   auto type = dsl::ElementType::get(options.type == ScalarType::F16 ? "f16" : "bf16");
   Result<dsl::Format> keys = findFormat(declared, options.keys, type);
@@ -271,34 +296,38 @@ double KvCache::bitsPerNumber() const {
 Result<KvJobs> KvCache::jobs(std::span<const KvJob> jobs) const {
   if (Status valid = checkHandle(*this, "cache"); !valid)
     return valid.error();
-  auto count = static_cast<int64_t>(jobs.size());
-  if (count < 1 || count > mostGridRows)
-    return badShape("the number of jobs", count,
-                    "it is between 1 and " + std::to_string(mostGridRows));
-  std::unordered_map<int32_t, size_t> ofPage, ofBlock;
-  std::optional<KvJobs::Impl::Twice> page, block;
-  std::vector<int32_t> numbers;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    const KvJob &job = jobs[i];
-    if (job.block < 0)
-      return badShape("the block of job " + std::to_string(i), job.block, "it is at least 0");
-    if (job.page < 0 || job.page >= pimpl->options.pages)
-      return makeError(DiagId::kv_page,
-                       {"that of job " + std::to_string(i), std::to_string(job.page),
-                        std::to_string(pimpl->options.pages)});
-    for (auto [known, what, twice] :
-         {std::tuple{&ofPage, job.page, &page}, {&ofBlock, job.block, &block}})
-      if (auto [first, isNew] = known->try_emplace(what, i); !isNew && !*twice)
-        *twice = {what, first->second, i};
-    numbers.insert(numbers.end(), {job.block, job.page});
-  }
-  Result<Buffer> buffer = upload(pimpl->device, numbers);
-  if (!buffer)
-    return buffer.error();
-  KvJobs result;
-  result.pimpl =
-      std::make_shared<KvJobs::Impl>(KvJobs::Impl{pimpl, std::move(*buffer), count, page, block});
-  return result;
+  return onHost([&]() -> Result<KvJobs> {
+    auto count = static_cast<int64_t>(jobs.size());
+    if (count < 1 || count > mostGridRows)
+      return badShape("the number of jobs", count,
+                      "it is between 1 and " + std::to_string(mostGridRows));
+    std::unordered_map<int32_t, size_t> ofPage, ofBlock;
+    std::optional<KvJobs::Impl::Twice> page, block;
+    std::vector<int32_t> numbers;
+    std::unordered_set<int32_t> blocks;
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      const KvJob &job = jobs[i];
+      if (job.block < 0)
+        return badShape("the block of job " + std::to_string(i), job.block, "it is at least 0");
+      if (job.page < 0 || job.page >= pimpl->options.pages)
+        return makeError(DiagId::kv_page,
+                         {"that of job " + std::to_string(i), std::to_string(job.page),
+                          std::to_string(pimpl->options.pages)});
+      for (auto [known, what, twice] :
+           {std::tuple{&ofPage, job.page, &page}, {&ofBlock, job.block, &block}})
+        if (auto [first, isNew] = known->try_emplace(what, i); !isNew && !*twice)
+          *twice = {what, first->second, i};
+      numbers.insert(numbers.end(), {job.block, job.page});
+      blocks.insert(job.block);
+    }
+    Result<Buffer> buffer = upload(pimpl->device, numbers);
+    if (!buffer)
+      return buffer.error();
+    KvJobs result;
+    result.pimpl = std::make_shared<KvJobs::Impl>(
+        KvJobs::Impl{pimpl, std::move(*buffer), count, std::move(blocks), page, block});
+    return result;
+  });
 }
 
 template <class Own> Status KvCache::checkOwn(const Own &own, const char *what) const {
@@ -327,7 +356,14 @@ Status KvCache::dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer
     return own;
   if (Status once = checkOnce("block", jobs.pimpl->block); !once)
     return once;
-  if (keys == values && keys != 0)
+  for (auto [pointer, what] : {std::pair{keys, "keys"}, {values, "values"}})
+    if (Status good = checkPointer(pointer, what, dataAlignment); !good)
+      return good;
+  const compiler::KvShape &shape = pimpl->layout.shape;
+  const int64_t row = shape.kvHeads * shape.headDim;
+  const auto distance = static_cast<int64_t>((std::max(keys, values) - std::min(keys, values)) / 2);
+  if (stride >= row && // else an error below
+      shareMemory(jobs.pimpl->blocks, distance, row, stride, shape.pageTokens))
     return makeError(DiagId::buffers_overlap, {"values", "keys"});
   return moveBlocks(*pimpl, *jobs.pimpl, *pimpl->dequantizeKeys, *pimpl->dequantizeValues, keys,
                     values, stride, stream);
@@ -339,71 +375,76 @@ Result<KvBatch> KvCache::batch(std::span<const int32_t> lengths, std::span<const
                                int64_t columns, int64_t parts) const {
   if (Status valid = checkHandle(*this, "cache"); !valid)
     return valid.error();
-  const compiler::KvShape &shape = pimpl->layout.shape;
-  auto sequences = static_cast<int64_t>(lengths.size());
-  constexpr int64_t mostColumns = int64_t{1} << 24, mostParts = 65535;
-  if (sequences < 1 || sequences > mostSequences)
-    return badShape("the number of sequences", sequences,
-                    "it is between 1 and " + std::to_string(mostSequences));
-  if (columns < 0 || columns > mostColumns || sequences * columns > INT32_MAX)
-    return badShape("the number of columns of the table", columns,
-                    "it is between 0 and " +
-                        std::to_string(std::min<int64_t>(mostColumns, INT32_MAX / sequences)));
-  if (parts < 0 || parts > mostParts)
-    return badShape("the number of parts", parts,
-                    "it is between 0 and " + std::to_string(mostParts));
-  Result<std::vector<int64_t>> pages = checkSequences(*pimpl, lengths, table, columns);
-  if (!pages)
-    return pages.error();
-  auto impl = std::make_shared<KvBatch::Impl>();
-  impl->cache = pimpl;
-  impl->sequences = sequences;
-  impl->columns = columns;
-  impl->asked = parts;
-  impl->mostItems = roomFor(*pimpl, *pages, columns, parts);
-  constexpr int64_t mostItems = int64_t{1} << 22;
-  if (int64_t heads = shape.kvHeads * shape.headSets();
-      impl->mostItems > std::min(mostItems, INT32_MAX / heads))
-    return badShape("the number of parts of all sequences", impl->mostItems,
-                    "it is at most " + std::to_string(std::min(mostItems, INT32_MAX / heads)));
-  const std::vector<compiler::KvItem> divided = itemsOf(*pimpl, *impl, lengths, *pages);
-  impl->parts = partsOf(divided);
-  Result<Buffer> items = upload(pimpl->device, divided);
-  if (!items)
-    return items.error();
-  Result<Buffer> tableOnDevice = upload(pimpl->device, table);
-  if (!tableOnDevice)
-    return tableOnDevice.error();
-  Result<Buffer> workspace =
-      pimpl->device.allocate(compiler::kvWorkspaceBytes(shape, impl->mostItems));
-  if (!workspace)
-    return workspace.error();
-  impl->items = std::move(*items);
-  impl->table = std::move(*tableOnDevice);
-  impl->workspace = std::move(*workspace);
-  KvBatch batch;
-  batch.pimpl = std::move(impl);
-  return batch;
+  return onHost([&]() -> Result<KvBatch> {
+    const compiler::KvShape &shape = pimpl->layout.shape;
+    auto sequences = static_cast<int64_t>(lengths.size());
+    constexpr int64_t mostColumns = int64_t{1} << 24, mostParts = 65535;
+    if (sequences < 1 || sequences > mostSequences)
+      return badShape("the number of sequences", sequences,
+                      "it is between 1 and " + std::to_string(mostSequences));
+    if (columns < 0 || columns > mostColumns || sequences * columns > INT32_MAX)
+      return badShape("the number of columns of the table", columns,
+                      "it is between 0 and " +
+                          std::to_string(std::min<int64_t>(mostColumns, INT32_MAX / sequences)));
+    if (parts < 0 || parts > mostParts)
+      return badShape("the number of parts", parts,
+                      "it is between 0 and " + std::to_string(mostParts));
+    Result<std::vector<int64_t>> pages = checkSequences(*pimpl, lengths, table, columns);
+    if (!pages)
+      return pages.error();
+    auto impl = std::make_shared<KvBatch::Impl>();
+    impl->cache = pimpl;
+    impl->sequences = sequences;
+    impl->columns = columns;
+    impl->asked = parts;
+    impl->mostItems = roomFor(*pimpl, *pages, columns, parts);
+    constexpr int64_t mostItems = int64_t{1} << 22;
+    if (int64_t heads = shape.kvHeads * shape.headSets();
+        impl->mostItems > std::min(mostItems, INT32_MAX / heads))
+      return badShape("the number of parts of all sequences", impl->mostItems,
+                      "it is at most " + std::to_string(std::min(mostItems, INT32_MAX / heads)));
+    const std::vector<compiler::KvItem> divided = itemsOf(*pimpl, *impl, lengths, *pages);
+    impl->parts = partsOf(divided);
+    Result<Buffer> items = upload(pimpl->device, divided);
+    if (!items)
+      return items.error();
+    Result<Buffer> tableOnDevice = upload(pimpl->device, table);
+    if (!tableOnDevice)
+      return tableOnDevice.error();
+    Result<Buffer> workspace =
+        pimpl->device.allocate(compiler::kvWorkspaceBytes(shape, impl->mostItems));
+    if (!workspace)
+      return workspace.error();
+    impl->items = std::move(*items);
+    impl->table = std::move(*tableOnDevice);
+    impl->workspace = std::move(*workspace);
+    KvBatch batch;
+    batch.pimpl = std::move(impl);
+    return batch;
+  });
 }
 
 Status KvCache::update(const KvBatch &batch, std::span<const int32_t> lengths,
                        std::span<const int32_t> table) const {
   if (Status own = checkOwn(batch, "batch"); !own)
     return own;
-  KvBatch::Impl &b = *batch.pimpl;
-  if (static_cast<int64_t>(lengths.size()) != b.sequences)
-    return makeError(DiagId::kv_table_size, {"the list of lengths", std::to_string(lengths.size()),
-                                             std::to_string(b.sequences)});
-  Result<std::vector<int64_t>> pages = checkSequences(*pimpl, lengths, table, b.columns);
-  if (!pages)
-    return pages.error();
-  const std::vector<compiler::KvItem> items = itemsOf(*pimpl, b, lengths, *pages);
-  Status written = b.items.write(items.data(), std::span(items).size_bytes());
-  if (written)
-    written = b.table.write(table.data(), b.sequences * b.columns * 4);
-  if (written)
-    b.parts = partsOf(items);
-  return written;
+  return onHost([&]() -> Status {
+    KvBatch::Impl &b = *batch.pimpl;
+    if (static_cast<int64_t>(lengths.size()) != b.sequences)
+      return makeError(
+          DiagId::kv_table_size,
+          {"the list of lengths", std::to_string(lengths.size()), std::to_string(b.sequences)});
+    Result<std::vector<int64_t>> pages = checkSequences(*pimpl, lengths, table, b.columns);
+    if (!pages)
+      return pages.error();
+    const std::vector<compiler::KvItem> items = itemsOf(*pimpl, b, lengths, *pages);
+    Status written = b.items.write(items.data(), std::span(items).size_bytes());
+    if (written)
+      written = b.table.write(table.data(), b.sequences * b.columns * 4);
+    if (written)
+      b.parts = partsOf(items);
+    return written;
+  });
 }
 
 Status KvCache::attend(const KvBatch &batch, DevicePointer queries, DevicePointer tailKeys,

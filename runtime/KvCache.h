@@ -4,8 +4,18 @@
 // the head's channels, k are the page's tokens, so that `k[G]` is shared by G tokens of one
 // channel. Only whole pages are in the format. The tokens of a sequence that are left over, its
 // tail, stay numbers of 16 bits in the caller's memory until they fill a page and quantize() takes
-// them. Copies of a KvCache and of a KvBatch are the same pages and workspace: whoever uses them
-// does so one launch after the other.
+// them.
+//
+// A format of a cache is a sum of products of its element (2 to 8 bits, or plain f16 or bf16) and
+// components, which are per k[G], G a multiple of 16. It has no components of other extents or in
+// spare bits, no rule that chooses (`best`), no requirement, remap, parts or residual. Keys and
+// values are read in steps of 16, 32 or 64 tokens with one scale: formats of which no step fits
+// both are refused, with the steps of each.
+//
+// Copies of a KvCache and of a KvBatch are the same pages and workspace. A batch serves one launch
+// at a time; several batches may be attended on several streams, and quantize() is before or after
+// that. A cache, its KvJobs and its KvBatches live until their launches have ended, and as long as
+// a graph has them. create(), jobs(), batch() and update() copy to the device and wait for it.
 #pragma once
 
 #include "runtime/Rho.h"
@@ -22,7 +32,7 @@ struct KvCacheOptions {
   int64_t headDim = 128;             // 64 or 128
   int64_t kvHeads = 0;
   int64_t queryHeads = 0;  // a multiple of kvHeads
-  double softmaxScale = 0; // of scores; 0: 1 / sqrt(headDim)
+  double softmaxScale = 0; // of scores, 1e-30 to 1e6; 0: 1 / sqrt(headDim)
 };
 
 // `block` of the caller's memory, pageTokens tokens, and a page of the cache.
@@ -73,25 +83,25 @@ public:
   Result<KvJobs> jobs(std::span<const KvJob> jobs) const;
   // Encodes blocks of keys and of values [block][pageTokens][kvHeads][headDim] in device memory,
   // 16-byte aligned, of which tokens are `stride` numbers apart (an even number; blocks
-  // pageTokens * stride): bit for bit what dsl::quantize makes of each head's
-  // [headDim][pageTokens]. A NaN or an infinity becomes a scale that is not finite, where the
-  // scale's type has those, or an element; a NaN in a scale whose type has none makes zeros of its
-  // group. Errors: null_pointer, misaligned_pointer, kv_shape,
-  // kv_other_cache, kv_written_twice where two jobs have one page.
+  // pageTokens * stride), each head's [headDim][pageTokens] bit for bit as a weight of the format.
+  // A NaN or an infinity becomes a scale that is not finite, where the scale's type has those, or
+  // an element; in a scale whose type has none an infinity becomes its largest number, and a NaN
+  // makes zeros of its group. Errors: null_pointer, misaligned_pointer, kv_shape, kv_other_cache,
+  // kv_written_twice where two jobs have one page.
   Status quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
                   Stream stream = nullptr) const;
   // The reverse: the format's numbers, in f32 of elements of 16 bits, to which those of codebooks
   // are rounded, and then rounded to `type`. What is not finite stays so. Tokens of keys and of
   // values may take turns in memory, but share nothing. Errors: the same, kv_written_twice where
-  // two jobs have one block, buffers_overlap of values that are the keys.
+  // two jobs have one block, buffers_overlap where keys and values of the blocks do.
   Status dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
                     Stream stream = nullptr) const;
 
-  // At most 65535 sequences of `lengths` tokens; table [sequence][columns] has the page of each
-  // whole page of tokens, what lies behind is not read. All sequences are divided into parts of so
-  // many pages as are predicted fastest for these lengths, or as make `parts` of the longest one
-  // (its last page, where that is not full, is a part besides), and the longest parts start first.
-  // Errors: kv_length, kv_page, kv_table_size, kv_shape, out_of_memory.
+  // At most 65535 sequences of `lengths` tokens, or none; table [sequence][columns] has the page of
+  // each whole page of tokens, what lies behind is not read. All sequences are divided into parts
+  // of so many pages as are predicted fastest for these lengths, or as make `parts` of the longest
+  // one (its last page, where that is not full, is a part besides), and the longest parts start
+  // first. Errors: kv_length, kv_page, kv_table_size, kv_shape, out_of_memory.
   Result<KvBatch> batch(std::span<const int32_t> lengths, std::span<const int32_t> table,
                         int64_t columns, int64_t parts = 0) const;
   // Other lengths and pages for a batch of as many sequences and columns, when no launch uses it,
@@ -102,9 +112,13 @@ public:
                 std::span<const int32_t> table) const;
   // One query token of each sequence: queries and output [sequence][queryHeads][headDim], tails
   // [sequence][pageTokens][kvHeads][headDim], of which the first length % pageTokens tokens are
-  // read. All in device memory, 16-byte aligned. Compiles nothing, allocates nothing, never blocks
-  // on a GPU. Queries times softmaxScale, log2(e) and the slopes of keys are numbers of
-  // `type`: of f16 below 65504, past which outputs are NaN, and below 6e-5 with fewer digits.
+  // read. All in device memory, 16-byte aligned, the tails also where nothing is read of them.
+  // Compiles nothing, allocates nothing, never blocks on a GPU. Outputs of a sequence without
+  // tokens, and of scores that are all -infinity, are 0. Queries are multiplied as they are by
+  // tails and by keys that are elements alone. For keys with scales or offsets queries times
+  // softmaxScale, log2(e) and these are rounded to `type`, by 2^-12 of f16 and 2^-9 of bf16: of f16
+  // they stay below 65504 (4094 where a decode leaves out a factor), past which outputs are NaN,
+  // and have fewer digits below 6e-5.
   // Errors: null_pointer, misaligned_pointer, kv_other_cache, buffers_overlap of the output and any
   // token of the others.
   Status attend(const KvBatch &batch, DevicePointer queries, DevicePointer tailKeys,

@@ -5,6 +5,8 @@
 #include "runtime/Kernel.h"
 #include "runtime/KvCache.h"
 
+#include <unordered_set>
+
 namespace rho {
 
 struct KvCache::Impl {
@@ -23,6 +25,7 @@ struct KvJobs::Impl {
   std::weak_ptr<const KvCache::Impl> cache;
   Buffer jobs;
   int64_t count;
+  std::unordered_set<int32_t> blocks;
   // Two jobs that have one page, or one block: which, and the jobs. Only what is written must be
   // of one job.
   struct Twice {

@@ -5,8 +5,9 @@
 //   weights
 //
 // Slopes and offsets are constant along the tokens of a step. Those of keys go into the queries,
-// slope * query, and offset * query is what the sums of scores begin with; those of values scale
-// the sums of a step. The softmax is online (Milakov and Gimelshein 2018), each warp has steps of
+// slope * query, and offset * query is what the sums of scores begin with; where the slope is one
+// number the queries stay as they are, and the sums are scaled. Those of values scale the sums of a
+// step. The softmax is online (Milakov and Gimelshein 2018), each warp has steps of
 // its own, and parts of a sequence are independent until the end, as in flash-decoding (Dao et al.
 // 2023).
 #include "compiler/kv/KvSums.h"
@@ -36,7 +37,8 @@ private:
   // Parameters.
   Value keyCache, valueCache, table, queries, tailKeys, tailValues;
   Value columns, scale;
-  std::vector<Value> query; // scaled, of lane / 4, in the order of channelPlace
+  // Of head lane / 4, in the order of channelPlace: as they are, in pairs, and scaled.
+  std::vector<Value> queryWords, query;
 
   State emptyState() {
     State state{constantF32(-infinityF32), constantF32(-infinityF32), constantF32(0),
@@ -111,19 +113,18 @@ private:
     Value factor = select(exists, scale, constantF32(0));
     for (int64_t piece = 0; piece < shape.headDim / 8; ++piece) { // pairs of channels, 8 apart
       Value word = load(builder.getI32Type(), globalAt(queries, add(at, piece * 16)), 4);
+      queryWords.push_back(select(exists, word, i32(0)));
       for (Value number : widenPair(word, bf16))
         query.push_back(mulF(number, factor));
     }
   }
 
-  // Operand B of scores: two registers for 16 channels.
+  // Operand B of scores, two registers for 16 channels, of slopes that channels have.
   std::vector<Value> queryRegisters(const std::vector<Value> &slopes) {
-    std::vector<Value> scaled;
-    for (size_t i = 0; i < query.size(); ++i)
-      scaled.push_back(slopes.empty() ? query[i] : mulF(query[i], slopes[i]));
     std::vector<Value> registers;
-    for (size_t i = 0; i < scaled.size(); i += 2)
-      registers.push_back(pair(scaled[i], scaled[i + 1], shape.type));
+    for (size_t i = 0; i < query.size(); i += 2)
+      registers.push_back(
+          pair(mulF(query[i], slopes[i]), mulF(query[i + 1], slopes[i + 1]), shape.type));
     return registers;
   }
 
@@ -151,6 +152,7 @@ private:
     int64_t tokens;
     std::vector<Value> keys, queries;         // operand registers
     std::array<Value, 2> offsets;             // that scores begin with
+    Value scaling;                            // of scores; null: queries have it
     std::function<Values()> values;           // asked for when the weights are known
     std::function<Value(int64_t row)> exists; // whether token lane / 4 + row does; null: all do
   };
@@ -180,6 +182,8 @@ private:
       std::array<Value, 4> own;
       for (int64_t i = 0; i < 4; ++i) {
         own[static_cast<size_t>(i)] = element(sums, i);
+        if (step.scaling)
+          own[static_cast<size_t>(i)] = mulF(own[static_cast<size_t>(i)], step.scaling);
         if (step.exists)
           own[static_cast<size_t>(i)] =
               select(step.exists(16 * t + i / 2 * 8), own[static_cast<size_t>(i)],
@@ -198,7 +202,9 @@ private:
   }
   State attendStep(const Step &step, mlir::ValueRange before) {
     std::vector<std::array<Value, 4>> scores = scoresOf(step);
-    std::array<Value, 2> most, fade, sums;
+    // Weights are 1 at most, of f16 2^14, so that small ones have all digits: it cancels.
+    const float mostWeight = bf16 ? 0 : 14;
+    std::array<Value, 2> most, unit, fade, sums;
     for (size_t c = 0; c < 2; ++c) {
       Value own = scores[0][c];
       for (size_t t = 0; t < scores.size(); ++t)
@@ -206,8 +212,12 @@ private:
           own = larger(own, scores[t][2 * r + c]);
       most[c] = larger(before[static_cast<unsigned>(c)],
                        overRows(own, [&](Value a, Value b) { return larger(a, b); }));
-      fade[c] =
-          exp2(arith::SubFOp::create(builder, loc, before[static_cast<unsigned>(c)], most[c]));
+      // Where all scores so far are -infinity their weights are 0.
+      Value none = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ, most[c],
+                                         constantF32(-infinityF32));
+      Value finite = select(none, constantF32(0), most[c]);
+      fade[c] = exp2(arith::SubFOp::create(builder, loc, before[static_cast<unsigned>(c)], finite));
+      unit[c] = arith::SubFOp::create(builder, loc, finite, constantF32(mostWeight));
     }
     // Weights as operand B: what a warp has by rows of tokens becomes columns. Sums are of what is
     // multiplied, so that roundings of weights cancel.
@@ -216,7 +226,7 @@ private:
       for (size_t r = 0; r < 2; ++r) {
         std::array<Value, 2> exact;
         for (size_t c = 0; c < 2; ++c)
-          exact[c] = exp2(arith::SubFOp::create(builder, loc, own[2 * r + c], most[c]));
+          exact[c] = exp2(arith::SubFOp::create(builder, loc, own[2 * r + c], unit[c]));
         Value word = pair(exact[0], exact[1], shape.type);
         weights.push_back(ptx("movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;", "=r,r",
                               builder.getI32Type(), word)[0]);
@@ -310,21 +320,29 @@ private:
   }
 
   Step stepOf(Value stage) {
-    auto same = [](const KvTensor &tensor) {
-      return tensor.offset.terms.empty() && tensor.slope.isConstant() &&
-             tensor.slope.constant() == 1;
+    // Whether all channels have one slope, and no offset.
+    auto hasOneSlope = [](const KvTensor &tensor) {
+      return tensor.offset.terms.empty() && tensor.slope.isConstant();
     };
     StepWords keys = stagedStep(layout.keys, stage);
     Step step{};
     step.tokens = layout.step();
-    Numbers keyNumbers = numbersOf(layout.keys, keys.components);
-    step.queries = queryRegisters(same(layout.keys) ? std::vector<Value>() : keyNumbers.slopes);
-    step.offsets = scoreOffsets(keyNumbers.offsets);
+    if (hasOneSlope(layout.keys)) {
+      step.queries = queryWords;
+      step.scaling = mulF(scale, constantF32(static_cast<float>(layout.keys.slope.constant())));
+      step.offsets = scoreOffsets({});
+    } else {
+      Numbers keyNumbers = numbersOf(layout.keys, keys.components);
+      step.queries = queryRegisters(keyNumbers.slopes);
+      step.offsets = scoreOffsets(keyNumbers.offsets);
+    }
     step.keys = registersOf(layout.keys, keys.codes);
     step.values = [=, this] {
       StepWords values = stagedStep(layout.values, add(stage, stagedBytes(layout.keys)));
       return Values{registersOf(layout.values, values.codes),
-                    same(layout.values) ? Numbers{} : numbersOf(layout.values, values.components)};
+                    hasOneSlope(layout.values) && layout.values.slope.constant() == 1
+                        ? Numbers{}
+                        : numbersOf(layout.values, values.components)};
     };
     return step;
   }
@@ -337,7 +355,8 @@ private:
         first, tokens, i32(warps * tailStep), start, [&](Value begin, mlir::ValueRange before) {
           Step step{};
           step.tokens = tailStep;
-          step.queries = queryRegisters({});
+          step.queries = queryWords;
+          step.scaling = scale;
           step.offsets = scoreOffsets({});
           step.exists = [&](int64_t row) {
             return less(add(add(begin, div(lane, 4)), row), tokens);
@@ -354,11 +373,14 @@ private:
             Value channel = add(div(lane, 4), r / 4 * 16 + r % 2 * 8);
             Value token = add(add(begin, mul(mod(lane, 4), 2)), r / 2 % 2 * 8);
             std::array<Value, 2> pair;
-            for (int64_t i = 0; i < 2; ++i)
-              pair[static_cast<size_t>(i)] = arith::ExtUIOp::create(
+            for (int64_t i = 0; i < 2; ++i) {
+              Value own = arith::ExtUIOp::create(
                   builder, loc, builder.getI32Type(),
                   load(builder.getI16Type(), tailAt(tailValues, add(token, i), tokens, channel),
                        2));
+              // Its weight is 0, which makes nothing of what is not finite.
+              pair[static_cast<size_t>(i)] = select(less(add(token, i), tokens), own, i32(0));
+            }
             values.registers.push_back(
                 arith::OrIOp::create(builder, loc, pair[0], mul(pair[1], 1 << 16)));
           }
@@ -368,7 +390,7 @@ private:
     return State(result);
   }
 
-  // The last token in place of one that does not exist, whose weight is 0.
+  // Of the last token in place of one that does not exist.
   Value tailAt(Value tail, Value token, Value tokens, Value channel) {
     token = arith::MinUIOp::create(builder, loc, token, add(tokens, -1));
     Value row = add(mul(sequence, shape.pageTokens), token);

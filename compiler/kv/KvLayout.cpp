@@ -4,8 +4,10 @@
 #include "compiler/decode/NotFinite.h"
 #include "dsl/DeriveEncode.h"
 #include "dsl/Expressions.h"
+#include "dsl/Findings.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -58,6 +60,8 @@ bool showsNotFinite(const dsl::Format &format) {
          std::any_of(format.components.begin() + 1, format.components.end(), shows);
 }
 
+constexpr std::array<int64_t, 3> steps{64, 32, 16}; // of tokens, the best first
+
 class LayoutMaker {
 public:
   LayoutMaker(const dsl::Format &format, KvPart part, const KvShape &shape) {
@@ -94,6 +98,15 @@ public:
     auto unit = static_cast<int64_t>(tensor.decode.registers());
     return run() % step == 0 && tensor.registers() % unit == 0 && tensor.words() % 4 == 0 &&
            tensor.words() <= mostLaneWords;
+  }
+
+  // All that fit.
+  std::string fitting() {
+    std::vector<std::string> all;
+    for (int64_t step : steps)
+      if (fits(step))
+        all.push_back(std::to_string(step));
+    return dsl::join(all);
   }
 
 private:
@@ -228,13 +241,21 @@ Result<KvLayout> kvLayout(const dsl::Format &keys, const dsl::Format &values,
   for (LayoutMaker *maker : {&k, &v})
     if (Status good = maker->prepare(); !good)
       return good.error();
-  for (int64_t step : {64, 32, 16})
+  for (int64_t step : steps)
     if (k.fits(step) && v.fits(step))
       return KvLayout{shape, k.tensor, v.tensor};
-  return makeError(DiagId::kv_format, {values.name, "values",
-                                       "no step of 64, 32 or 16 tokens has whole pieces of 16 "
-                                       "bytes of it and of keys in '" +
-                                           keys.name + "'"});
+  for (LayoutMaker *maker : {&k, &v})
+    if (maker->fitting().empty())
+      return makeError(
+          DiagId::kv_format,
+          {maker->tensor.format.name, std::string(nameOf(maker->tensor.part)),
+           "no step of 16, 32 or 64 tokens with one scale has whole pieces of 16 bytes "
+           "of it"});
+  return makeError(DiagId::kv_format,
+                   {values.name, "values",
+                    "steps of " + v.fitting() + " tokens have whole pieces of 16 bytes of it, of " +
+                        k.fitting() + " those of keys in '" + keys.name + "', and kernels have " +
+                        "one for both"});
 }
 
 int64_t kvWorkspaceBytes(const KvShape &shape, int64_t items) {

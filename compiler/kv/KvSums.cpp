@@ -108,9 +108,13 @@ void KvSums::storeOutput(Value head, Value channel, const Sums &sums) {
                   add(mul(set, setHeads), head));
   Value at = add(mul(widen(row), shape.headDim * 2), widen(mul(channel, 2)));
   llvm::SmallVector<Value> words;
+  // Of no token, and of scores that are -infinity all, zeros.
+  Value none =
+      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ, sums.weights, constantF32(0));
+  Value weights = select(none, constantF32(1), sums.weights);
   for (size_t i = 0; i < sums.values.size(); i += 2) {
     auto value = [&](size_t of) {
-      return arith::DivFOp::create(builder, loc, sums.values[of], sums.weights).getResult();
+      return arith::DivFOp::create(builder, loc, sums.values[of], weights).getResult();
     };
     words.push_back(pair(value(i), value(i + 1), shape.type));
   }
@@ -165,6 +169,9 @@ void KvSums::combineParts() {
         Sums sums =
             sumsFrom(globalAt(at, i64(shape.headDim * 4)), globalAt(at, widen(mul(channel, 4))));
         sums.most = select(exists, sums.most, constantF32(-infinityF32));
+        sums.weights = select(exists, sums.weights, constantF32(0));
+        for (Value &value : sums.values)
+          value = select(exists, value, constantF32(0));
         return sums;
       };
       mlir::ValueRange all = scalars.loop(i32(1), parts, i32(partsAtATime), flat(sumsOf(i32(0))),

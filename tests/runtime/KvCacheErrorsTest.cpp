@@ -74,7 +74,9 @@ TEST(KvCacheErrors, shapesOutOfRange) {
   refused([](Options &o) { o.pages = 0; }, "the number of pages is 0");
   refused([](Options &o) { o.type = ScalarType::F32; }, "the type of numbers is f32");
   refused([](Options &o) { o.softmaxScale = NAN; }, "the softmax scale is nan");
-  refused([](Options &o) { o.softmaxScale = -1; }, "the softmax scale is -1");
+  refused([](Options &o) { o.softmaxScale = -1; }, "the softmax scale is -1, it is between");
+  refused([](Options &o) { o.softmaxScale = 1e-31; },
+          "the softmax scale is 1e-31, it is between 1e-30 and 1e6 [kv_shape]");
 }
 
 TEST(KvCacheErrors, callsOutOfRange) {
@@ -94,7 +96,7 @@ TEST(KvCacheErrors, callsOutOfRange) {
          "that of job 0 is page 8, the cache has 8 pages, numbered from 0 [kv_page]");
   expect(cache.jobs(Jobs{{0, -1}}), "that of job 0 is page -1");
   expect(cache.jobs(Jobs{{-2, 0}}), "the block of job 0 is -2");
-  Result<Buffer> room = f.device.allocate(3 * 64 * 1024);
+  Result<Buffer> room = f.device.allocate(4 * 64 * 1024);
   ASSERT_GOOD(room);
   const Buffer &tokens = *room;
   auto move = [&](const Jobs &jobs, bool quantizes) {
@@ -112,8 +114,8 @@ TEST(KvCacheErrors, callsOutOfRange) {
          "block 1 is written by jobs 1 and 2, a call writes each once [kv_written_twice]");
   EXPECT_TRUE(move({{0, 3}, {1, 3}}, false)); // a page that sequences share
   expect(cache.batch(Ints{}, Ints{}, 0), "the number of sequences is 0");
-  expect(cache.batch(Ints{5, 0}, Ints{}, 0),
-         "sequence 1 has 0 tokens, it has between 1 and 63 [kv_length]");
+  expect(cache.batch(Ints{5, -1}, Ints{}, 0),
+         "sequence 1 has -1 tokens, it has between 0 and 63 [kv_length]");
   expect(cache.batch(Ints{128}, Ints{0}, 1), "sequence 0 has 128 tokens");
   expect(cache.batch(Ints{128}, Ints{0, 8}, 2), "entry 1 of sequence 0 is page 8");
   expect(cache.batch(Ints{128}, Ints{0, 1, 2}, 2),
@@ -138,6 +140,22 @@ TEST(KvCacheErrors, callsOutOfRange) {
   expect(cache.dequantize(*jobs, at, at + 2, 256), "[misaligned_pointer]");
   expect(cache.dequantize(*jobs, at, at, 256),
          "values lies in the memory of keys, which a launch would write over [buffers_overlap]");
+  // Two heads of 128 numbers a token: rows that take turns, or blocks that do, share nothing.
+  const DevicePointer tokensAt = tokens.address();
+  EXPECT_TRUE(cache.dequantize(*jobs, tokensAt, tokensAt + 512, 512));
+  EXPECT_TRUE(cache.dequantize(*jobs, tokensAt, tokensAt + 32768, 256));
+  for (auto [distance, stride] : {std::pair{496, 512}, {528, 512}, {32768 - 512, 256}}) {
+    expect(cache.dequantize(*jobs, tokensAt, tokensAt + uint64_t(distance), stride),
+           "[buffers_overlap]");
+    expect(cache.dequantize(*jobs, tokensAt + uint64_t(distance), tokensAt, stride),
+           "[buffers_overlap]");
+  }
+  Result<KvJobs> turns = cache.jobs(Jobs{{0, 0}, {2, 1}}), next = cache.jobs(Jobs{{0, 0}, {1, 1}});
+  EXPECT_TRUE(cache.dequantize(*turns, tokensAt, tokensAt + 32768, 256));
+  expect(cache.dequantize(*next, tokensAt, tokensAt + 32768, 256), "[buffers_overlap]");
+  Result<KvJobs> far = cache.jobs(Jobs{{INT32_MAX, 0}});
+  expect(cache.quantize(*far, at, at, int64_t{1} << 32),
+         "a block is 2147483647, with this stride there are addresses for 1024 [kv_shape]");
   expect(cache.attend(*batch, at, at, at, at + 8), "[misaligned_pointer]");
   // One sequence: queries and output of 4 * 128 numbers, tails of 64 * 2 * 128.
   const DevicePointer behindTails = at + 32768, behind = behindTails + 1024;
