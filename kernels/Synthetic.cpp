@@ -44,7 +44,9 @@ enum Stream : uint64_t {
   WeightStream = 1,
   ActivationStream = 2,
   ChannelStream = 3,
-  WeightChannelStream = 4
+  WeightChannelStream = 4,
+  ExactWeightStream = 5,
+  ExactActivationStream = 6
 };
 
 void fillNormals(Random &random, float *row, int64_t k, double deviation) {
@@ -142,6 +144,34 @@ std::vector<float> syntheticActivation(int64_t rows, int64_t k, uint64_t seed,
     fillNormals(random, out, k, model.deviation);
     for (int64_t channel : outliers)
       out[channel] *= static_cast<float>(model.outlierScale);
+  });
+  return values;
+}
+
+std::vector<float> exactWeight(int64_t rows, int64_t k, uint64_t seed) {
+  constexpr int64_t block = 128;
+  std::vector<float> values(static_cast<size_t>(rows * k));
+  parallelFor(rows, [&](int64_t row) {
+    Random random(seed, ExactWeightStream, static_cast<uint64_t>(row));
+    const auto size = static_cast<float>(std::ldexp(1.0, -static_cast<int>(random.next() % 8)));
+    float *out = values.data() + row * k, ofBlock = size;
+    for (int64_t i = 0; i < k; ++i) {
+      if (i % block == 0)
+        ofBlock = random.next() & 1 ? size : 2 * size;
+      out[i] = random.next() & 1 ? ofBlock : -ofBlock;
+    }
+  });
+  return values;
+}
+
+std::vector<float> exactActivation(int64_t rows, int64_t k, uint64_t seed) {
+  std::vector<float> values(static_cast<size_t>(rows * k));
+  parallelFor(rows, [&](int64_t row) {
+    Random random(seed, ExactActivationStream, static_cast<uint64_t>(row));
+    const auto size = static_cast<float>(std::ldexp(1.0, static_cast<int>(random.next() % 8) - 4));
+    float *out = values.data() + row * k;
+    for (int64_t i = 0; i < exactTerms; ++i)
+      out[random.next() % static_cast<uint64_t>(k)] = random.next() & 1 ? size : -size;
   });
   return values;
 }

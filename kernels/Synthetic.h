@@ -38,6 +38,13 @@ std::vector<float> syntheticWeight(int64_t rows, int64_t k, uint64_t seed,
                                    const WeightModel &model = {});
 std::vector<float> syntheticActivation(int64_t rows, int64_t k, uint64_t seed,
                                        const ActivationModel &model = {});
+// Numbers that formats of few bits hold exactly, and of whose products every order of adding has
+// the same sums in 14 bits: weights of both signs, of a row one power of two, or twice it in some
+// of its blocks of 128 of k; activations of both signs, of a row one power of two, all but
+// exactTerms of them 0. What their sums miss, a kernel has left out or added twice.
+inline constexpr int64_t exactTerms = 32;
+std::vector<float> exactWeight(int64_t rows, int64_t k, uint64_t seed);
+std::vector<float> exactActivation(int64_t rows, int64_t k, uint64_t seed);
 // The outlier channels of syntheticActivation, ascending.
 std::vector<int64_t> outlierChannels(int64_t k, uint64_t seed, const ActivationModel &model = {});
 

@@ -70,11 +70,13 @@ Result<HostOutput> readOutput(const ReadyGemm &ready) {
   return output;
 }
 
-Result<Comparison> compare(const Operands &operands, const HostOutput &output, VerifyMode mode) {
-  const Gemm &gemm = operands.ready.gemm;
-  return verify(
-      *gemm.impl().gemm, gemm.impl().plan(), operands.activation, operands.weight, output.view,
-      mode, gemm.impl().backend->emulated() ? compiler::Summing::Emulator : compiler::Summing::Gpu);
+Result<Comparison> compare(const Operands &operands, const HostOutput &output, VerifyMode mode,
+                           std::optional<compiler::Summing> by) {
+  const Gemm::Impl &gemm = operands.ready.gemm.impl();
+  const auto ofDevice =
+      gemm.backend->emulated() ? compiler::Summing::Emulator : compiler::Summing::Gpu;
+  return verify(*gemm.gemm, gemm.plan(), operands.activation, operands.weight, output.view, mode,
+                by.value_or(ofDevice));
 }
 
 } // namespace rho::tool

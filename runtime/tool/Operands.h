@@ -31,6 +31,8 @@ struct HostOutput {
 };
 Result<HostOutput> readOutput(const ReadyGemm &ready);
 
-Result<Comparison> compare(const Operands &operands, const HostOutput &output, VerifyMode mode);
+// `by`: who has summed; by default the operands' device.
+Result<Comparison> compare(const Operands &operands, const HostOutput &output, VerifyMode mode,
+                           std::optional<compiler::Summing> by = {});
 
 } // namespace rho::tool

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 using namespace rho::kernels;
 
@@ -37,6 +38,37 @@ TEST(SyntheticTest, aRowDoesNotDependOnTheOtherRows) {
   std::vector<float> many = syntheticActivation(200, 129, 1);
   EXPECT_TRUE(std::equal(few.begin(), few.end(), many.begin()));
   EXPECT_FALSE(std::equal(many.begin(), many.begin() + 129, many.begin() + 129));
+}
+
+// As tensor cores of few digits may add them: of the codes, times 7 and 448 at most, of each output
+// all sums have 13 bits.
+TEST(SyntheticTest, exactNumbersHaveExactSums) {
+  constexpr int64_t rows = 9, k = 1000;
+  const std::vector<float> w = exactWeight(rows, k, 5), x = exactActivation(rows, k, 5);
+  EXPECT_NE(w, exactWeight(rows, k, 6));
+  for (int64_t m = 0; m < rows; ++m)
+    for (int64_t n = 0; n < rows; ++n) {
+      double magnitude = 0, unit = HUGE_VAL, sum = 0;
+      for (int64_t i = 0; i < k; ++i) {
+        const double product = static_cast<double>(x[static_cast<size_t>(m * k + i)]) *
+                               w[static_cast<size_t>(n * k + i)];
+        magnitude += std::fabs(product);
+        sum += product;
+        if (product != 0)
+          unit = std::min(unit, std::fabs(product));
+      }
+      EXPECT_GT(magnitude, 20 * unit);
+      EXPECT_LE(magnitude * 7 * 7, 0x1p13 * unit);
+      EXPECT_NE(std::fabs(sum), magnitude); // of both signs
+    }
+  // Whole numbers of one unit in a row, and of both sizes.
+  for (int64_t n = 0; n < rows; ++n) {
+    std::set<double> sizes;
+    for (int64_t i = 0; i < k; ++i)
+      sizes.insert(std::fabs(w[static_cast<size_t>(n * k + i)]));
+    EXPECT_LE(sizes.size(), 2U);
+    EXPECT_LE(*sizes.rbegin(), 2 * *sizes.begin());
+  }
 }
 
 TEST(SyntheticTest, weightsHaveTheirDeviationAndHeavyTails) {

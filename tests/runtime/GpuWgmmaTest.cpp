@@ -2,6 +2,7 @@
 #include "compiler/ErrorBound.h"
 #include "dsl/Quantize.h"
 #include "kernels/Reference.h"
+#include "kernels/Synthetic.h"
 #include "runtime/Handles.h"
 #include "runtime/cache/DiskCache.h"
 #include "runtime/cuda/Nvrtc.h"
@@ -52,13 +53,17 @@ protected:
 
   void expectWithinBound(const Module &module, const GemmShape &shape) {
     Gemm gemm = must(engine.compile(module, "", shape));
-    Operands o(device, gemm);
+    expectWithinBound(module, gemm, Operands(device, gemm), compiler::Summing::Gpu);
+  }
+
+  void expectWithinBound(const Module &module, const Gemm &gemm, const Operands &o,
+                         compiler::Summing by) {
+    const GemmShape shape = gemm.shape();
     ASSERT_NO_FATAL_FAILURE(quantizeAndLaunch(gemm, o));
     ASSERT_EQ(errorText(device.synchronize()), "");
     const kernels::ReferenceOutput expected = referenceOf(module, gemm, o);
     compiler::ErrorBound bound(module.impl().module.gemms[0],
-                               must(compiler::Plan::parse(gemm.report().plan)),
-                               compiler::Summing::Gpu);
+                               must(compiler::Plan::parse(gemm.report().plan)), by);
     std::vector<float> y = o.y();
     for (size_t j = 0; j < y.size(); ++j)
       ASSERT_LE(std::abs(y[j] - expected.y[j]), bound(expected.magnitude[j], expected.y[j]))
@@ -133,6 +138,31 @@ TEST_F(GpuWgmmaTest, ResultsAreWithinTheBound) {
       GemmShape shape{1 + below(600), 1 + below(1500), 257 + below(2000)};
       ASSERT_NO_FATAL_FAILURE(expectWithinBound(declared(weight, schedule), shape));
     }
+}
+
+// Of e4m3 the bound of all numbers is larger than most outputs: of numbers whose sums the tensor
+// cores have exactly it is that of floats.
+TEST_F(GpuWgmmaTest, SumsOfE4m3MissNothing) {
+  const std::string formats =
+      "format int4 { element: s4 scale: f16 per k[128] value = element * scale }\n"
+      "format channel4 { element: s4 scale: f16 per channel value = element * scale }\n"
+      "format fp4 { element: e2m1 scale: f32 per channel value = element * scale }\n"
+      "format fp8 { element: e4m3 scale: f32 per channel value = element * scale }\n"
+      "format fp8_token { element: e4m3 scale: f32 per token value = element * scale }\n";
+  for (const char *weight : {"int4", "channel4", "fp4", "fp8"})
+    for (const char *schedule : {"", "schedule { launch: dependent split_k: 2 }"})
+      for (const GemmShape shape :
+           {GemmShape{1, 300, 8192}, {16, 4096, 4112}, {77, 257, 28672}, {600, 300, 2000}}) {
+        const Module module = parsed((formats + "gemm g { weight: " + weight +
+                                      " activation: fp8_token output: f32 " + schedule + " }")
+                                         .c_str());
+        const Gemm gemm = must(engine.compile(module, "", shape));
+        ASSERT_NO_FATAL_FAILURE(
+            expectWithinBound(module, gemm,
+                              Operands(device, gemm, kernels::exactWeight(shape.n, shape.k, 3),
+                                       kernels::exactActivation(shape.m, shape.k, 3)),
+                              compiler::Summing::Emulator));
+      }
 }
 
 // Integers whose sums f32 has: no bit may differ, on whichever way they are summed.

@@ -292,7 +292,7 @@ TEST(VerifyCommandTest, checksRandomShapesOfEveryGemm) {
     lines.push_back(line);
   ASSERT_EQ(lines.size(), 22U);
   EXPECT_EQ(lines[0], "device,gemm,launch,m,n,k,outputs,largest_error,its_bound,"
-                      "worst_error_over_bound,loose,result");
+                      "worst_error_over_bound,loose,exact_outputs,exact_over_bound,result");
   for (size_t i = 1; i < lines.size(); ++i) {
     EXPECT_TRUE(lines[i].ends_with(",PASS")) << lines[i];
     EXPECT_THAT(lines[i], HasSubstr(i % 4 == 1 || i % 4 == 2 ? "int4_g128_int8" : "int4_channel"));
