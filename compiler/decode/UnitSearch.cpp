@@ -101,7 +101,9 @@ private:
   std::map<std::pair<uint32_t, Moves>, User> users;         // of those alike the cheapest
   std::array<std::vector<const User *>, wordBits> byLowest; // by the lowest bit that they use
   std::map<uint32_t, Pattern> found;                        // by spare bits
-  Pattern current;
+  std::vector<const User *> current;                        // codes, and
+  Moves currentMoves = 0;
+  uint32_t currentSpare = 0;
   int steps = 0;
   static constexpr int mostSteps = 100'000; // then those so far: a bound on time
 
@@ -148,13 +150,15 @@ private:
 
   // `cost` is that without moves.
   void extend(uint32_t used, int cost) {
-    if (current.codes.size() == count) {
-      Pattern pattern = current;
-      pattern.cost = cost + weights.of({}, current.moves);
-      pattern.spare |= ((1U << laneBits) - 1) & ~used;
-      auto [entry, isNew] = found.try_emplace(pattern.spare, pattern);
-      if (!isNew && pattern.cost < entry->second.cost)
-        entry->second = std::move(pattern);
+    if (current.size() == count) {
+      const int all = cost + weights.of({}, currentMoves);
+      const uint32_t spare = currentSpare | (((1U << laneBits) - 1) & ~used);
+      auto [entry, isNew] = found.try_emplace(spare);
+      if (!isNew && all >= entry->second.cost)
+        return;
+      entry->second = {{}, currentMoves, spare, all};
+      for (const User *user : current)
+        entry->second.codes.push_back(user->code);
       return;
     }
     const int lowest = std::countr_one(used);
@@ -165,17 +169,17 @@ private:
         continue;
       if (++steps > mostSteps)
         return;
-      const Moves before = current.moves;
-      current.moves |= user->moves;
-      current.codes.push_back(user->code);
+      const Moves before = currentMoves;
+      currentMoves |= user->moves;
+      current.push_back(user);
       extend(used | user->used, cost + user->cost);
-      current.codes.pop_back();
-      current.moves = before;
+      current.pop_back();
+      currentMoves = before;
     }
-    if (std::popcount(current.spare) < spareBits) {
-      current.spare |= 1U << lowest;
+    if (std::popcount(currentSpare) < spareBits) {
+      currentSpare |= 1U << lowest;
       extend(used | 1U << lowest, cost);
-      current.spare &= ~(1U << lowest);
+      currentSpare &= ~(1U << lowest);
     }
   }
 };
@@ -279,13 +283,37 @@ private:
     return result;
   }
 
-  WordUse find(uint32_t ofOpen, uint32_t ofNext) const {
+  // How places are moved: to which bits, and by what.
+  struct Way {
+    uint32_t used;
+    Move move;
+    Moves bit;
+  };
+  std::map<uint32_t, std::vector<Way>> knownWays;
+
+  const std::vector<Way> &waysOf(uint32_t places) {
+    auto [entry, isNew] = knownWays.try_emplace(places);
+    if (isNew)
+      for (int by = 0; by < laneBits; ++by)
+        for (const Move &move : movesFor(places, by, laneBits))
+          entry->second.push_back({rotatedRight(places, by, laneBits), move, bitOf(move)});
+    return entry->second;
+  }
+
+  struct Wanted {
+    uint32_t places;
+    const std::vector<Way> *ways;
+  };
+
+  WordUse find(uint32_t ofOpen, uint32_t ofNext) {
     WordUse best{0, {}, impossible};
     for (const std::vector<uint32_t> &open : parts(ofOpen))
       for (const std::vector<uint32_t> &next : parts(ofNext)) {
-        std::vector<uint32_t> wanted = open;
-        wanted.insert(wanted.end(), next.begin(), next.end());
-        std::erase(wanted, 0);
+        std::vector<Wanted> wanted;
+        for (const std::vector<uint32_t> *all : {&open, &next})
+          for (uint32_t places : *all)
+            if (places != 0)
+              wanted.push_back({places, &waysOf(places)});
         const int own = weights.of({.logic = static_cast<int>(wanted.size())}, 0);
         for (size_t i = 0; i < patterns.size() && patterns[i].cost + own < best.cost; ++i) {
           WordUse use{i, {}, patterns[i].cost + own};
@@ -296,27 +324,24 @@ private:
   }
 
   // Takes the next of `wanted` out of the bits that are left in every way, then the others.
-  void place(const std::vector<uint32_t> &wanted, uint32_t left, Moves moves, WordUse &use,
+  void place(const std::vector<Wanted> &wanted, uint32_t left, Moves moves, WordUse &use,
              WordUse &best) const {
     const size_t taken = use.pieces.size();
     if (taken == wanted.size()) {
       best = use;
       return;
     }
-    for (int by = 0; by < laneBits; ++by) {
-      const uint32_t used = rotatedRight(wanted[taken], by, laneBits);
-      if ((used & ~left) != 0)
+    for (const Way &way : *wanted[taken].ways) {
+      if ((way.used & ~left) != 0)
         continue;
-      for (const Move &move : movesFor(wanted[taken], by, laneBits)) {
-        const int cost = weights.of({}, bitOf(move) & ~moves); // beside what masks cost
-        if (use.cost + cost >= best.cost)
-          continue;
-        use.pieces.push_back({wanted[taken], move});
-        use.cost += cost;
-        place(wanted, left & ~used, moves | bitOf(move), use, best);
-        use.pieces.pop_back();
-        use.cost -= cost;
-      }
+      const int cost = weights.of({}, way.bit & ~moves); // beside what masks cost
+      if (use.cost + cost >= best.cost)
+        continue;
+      use.pieces.push_back({wanted[taken].places, way.move});
+      use.cost += cost;
+      place(wanted, left & ~way.used, moves | way.bit, use, best);
+      use.pieces.pop_back();
+      use.cost -= cost;
     }
   }
 };

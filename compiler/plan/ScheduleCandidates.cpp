@@ -322,8 +322,6 @@ std::vector<int64_t> residentCandidates(const dsl::ScheduleDecl &own, const Sche
   int64_t most = schedule.residentCtas;
   if (own.ctas)
     return {std::min(most, *own.ctas)};
-  if (!own.splitK)
-    return {most};
   std::vector<int64_t> result{most};
   for (int64_t eighths : {7, 6, 5, 4, 3, 2})
     result.push_back(std::max<int64_t>(1, most * eighths / 8));

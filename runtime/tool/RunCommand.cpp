@@ -79,6 +79,20 @@ void printCompilation(const Gemm &gemm) {
     printLine("warning", warning);
 }
 
+// How many blocks of k each part has of activations that are divided, or stored as numbers.
+std::string blocksText(const dsl::QuantizedMatrix &activation) {
+  std::string text;
+  const int64_t all = activation.choice.size();
+  const std::vector<dsl::Part> &parts = activation.format->partition->parts;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    int64_t own = 0;
+    for (int64_t block = 0; block < all; ++block)
+      own += activation.choice.get(block) == part;
+    text += (part == 0 ? "" : ", ") + std::to_string(own) + " of " + parts[part].name;
+  }
+  return text + ", " + std::to_string(all) + " in all";
+}
+
 Result<Operands> prepare(const Device &device, const Gemm &gemm, const Sources &sources) {
   Result<HostMatrix> x = activationOf(sources);
   if (!x)
@@ -96,6 +110,8 @@ Result<Operands> prepare(const Device &device, const Gemm &gemm, const Sources &
   if (operands)
     printLine("packing", "quantized in " + shortNumber(operands->quantizeMilliseconds) +
                              " ms, packed in " + shortNumber(operands->packMilliseconds) + " ms");
+  if (operands && operands->activation.format->partition)
+    printLine("blocks", blocksText(operands->activation));
   return operands;
 }
 

@@ -415,15 +415,20 @@ TEST_F(CandidatesTest, whatIsNotForThisDeclarationOrDeviceIsRefused) {
 
 // RaZeR, appendix E: of equal shares of k, fewer CTAs have fuller ones.
 TEST(Shares, haveAsManyCtasAsIsFixedOrFewerWhereThatIsFaster) {
-  auto planned = [](const std::string &schedule, const Problem &problem) {
+  auto planned = [](const std::string &schedule, const Problem &problem,
+                    const DeviceModel &device = *modelOfTarget("sm_90a")) {
     Result<dsl::Module> module = dsl::parseModule(
         "format int4 { element: s4 scale: f16 per k[128] value = element * scale }\n"
         "gemm g { weight: int4 activation: f16 output: f16 schedule { " +
             schedule + " } }",
         "t.rho", [](const std::string &) { return std::nullopt; });
-    return plan(module.value().gemms.at(0), problem, modelOfTarget("sm_90a").value(), nullptr)
-        .value();
+    return plan(module.value().gemms.at(0), problem, device, nullptr).value();
   };
+  // Where nobody asks for shares as well.
+  const Plan free = planned("tile: 64 x 128 x 128 roles: uniform", {16, 4096, 4096},
+                            modelOf(*shippedDevice("rtx_5090")));
+  EXPECT_TRUE(free.schedule.streamsK());
+  EXPECT_LT(free.schedule.residentCtas, 170);
   const Problem small{16, 1024, 2048}, large{16, 28672, 8192};
   for (const char *roles : {"imfp", "uniform"}) {
     std::string own = std::string("split_k: stream roles: ") + roles;

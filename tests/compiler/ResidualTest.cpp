@@ -20,6 +20,17 @@ constexpr const char *groups = "element: s4 scale: f16 per k[128] value = elemen
 constexpr const char *nvfp4 =
     "element: e2m1 block: e4m3 per k[16] all: f32 per tensor value = element * block * all";
 
+// As razer_g16 and razer_g128 have them.
+constexpr const char *razer16 =
+    "element: e2m1 remap 8 to [5, -5, special, -special] by selector block: ue3m3 per k[16] "
+    "selector: u2 in block special: u4 per tensor tensor: f32 per tensor "
+    "value = element * block * tensor encode { special = best(8, 7, 9) "
+    "block = best(absmax(x / tensor) / 6, absmax(x / tensor) / special) }";
+constexpr const char *razer128 =
+    "element: e2m1 remap 8 to [5, -5, 8, -8] by selector scale: ue4m10 per k[128] "
+    "selector: u2 in scale value = element * scale * 0.00390625 encode { "
+    "scale = best(absmax(x) * 256 / 6, absmax(x) * 256 / 8) selector = best(0, 1, 2, 3) }";
+
 constexpr const char *positive =
     "element: e2m1 remap 8 to [5, 8] by s scale: f16 per k[128] s: u1 per k[128] "
     "value = element * scale";
@@ -87,6 +98,10 @@ constexpr ResidualOperands residualOperands[] = {
     {"NVFP4_rest", integers, "nvfp4 per n[16] k[64] budget 30%", "f16"},
     {"RaZeR_rest", groups, "razer_g16 per n[16] k[64] budget 30%", "f16"},
     {"RaZeR_rest_s8", integers, "razer_g128 per n[32] k[128] budget 30%", "int8_token"},
+    {"RaZeR_g16_base", razer16, "int4_channel per n[16] k[64] budget 10%", "f16"},
+    {"RaZeR_g16_base_s8", razer16, "int4_g64 per n[16] k[64] budget 10%", "int8_token"},
+    {"RaZeR_g128_base", razer128, "int4_channel per n[16] k[64] budget 10%", "f16"},
+    {"RaZeR_g128_base_s8", razer128, "int4_channel per n[32] k[64] budget 10%", "int8_token"},
     // Operands of s8 are the opposite numbers of one, and not of the other.
     {"Positive_base", positive, "int4_channel per n[16] k[64] budget 30%", "int8_token"},
     {"Positive_rest", groups, "rest_positive per n[16] k[128] budget 30%", "int8_token"},
