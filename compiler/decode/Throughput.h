@@ -13,8 +13,9 @@ namespace rho::compiler {
 // shifts, byte permutes and conversions share one pipe, multiplications another; ptxas writes a
 // shift to the left as a multiplication where that pipe has room.
 //
-// The defaults are of compute capability 9.0; those of 8.x differ by bf16 = 2 (8.0) or
-// f16 = bf16 = 2 (8.6, 8.9), and prefer the same sequences (tests/compiler/SynthesisTest.cpp).
+// The defaults are of compute capability 9.0, and decodes of all targets are chosen by them. The
+// rates of 8.x differ by bf16 = 2 (8.0) or f16 = bf16 = 2 (8.6, 8.9), those of 12.0 by logic = 1
+// for bitwise operations and f16 = bf16 = 2: docs/DECODE.md says what they would choose.
 struct InstructionRates {
   int logic = 2;    // 64 results per cycle
   int multiply = 2; // 64 results: 32-bit integer multiply-add

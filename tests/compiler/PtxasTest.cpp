@@ -139,7 +139,7 @@ TEST(PtxasOfLibrary, TakesWhatIsGenerated) {
   TemporaryFolder folder;
   size_t turn = 0;
   for (const std::string &weight : test::shippedWeights()) {
-    const std::string target = targets[turn % targets.size()];
+    const std::string &target = targets[turn % targets.size()];
     const test::Case tried{weight, activations[turn % activations.size()],     "f16", "",
                            target, {batches[turn % batches.size()], 512, 1024}};
     ++turn;
