@@ -30,6 +30,7 @@ struct KvShape {
   static constexpr int64_t setHeads = 8;
   int64_t headSets() const { return divideUp(sharing(), setHeads); }
   int64_t mostHeads() const { return std::min(sharing(), setHeads); } // of a set
+  friend bool operator==(const KvShape &, const KvShape &) = default;
 };
 
 // Keys or values of one head of a page, as they lie in memory.

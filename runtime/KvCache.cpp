@@ -325,7 +325,12 @@ Result<KvJobs> KvCache::jobs(std::span<const KvJob> jobs) const {
       return buffer.error();
     KvJobs result;
     result.pimpl = std::make_shared<KvJobs::Impl>(
-        KvJobs::Impl{pimpl, std::move(*buffer), count, std::move(blocks), page, block});
+        KvJobs::Impl{{pimpl->backend, pimpl->layout.shape, pimpl->options.pages},
+                     std::move(*buffer),
+                     count,
+                     std::move(blocks),
+                     page,
+                     block});
     return result;
   });
 }
@@ -335,9 +340,14 @@ template <class Own> Status KvCache::checkOwn(const Own &own, const char *what) 
     return valid;
   if (Status valid = checkHandle(own, what); !valid)
     return valid;
-  if (own.pimpl->cache.lock() != pimpl)
-    return makeError(DiagId::kv_other_cache, {std::string("the ") + what});
-  return Done{};
+  const auto &[backend, shape, pages] = own.pimpl->cache;
+  if (backend == pimpl->backend && shape == pimpl->layout.shape && pages <= pimpl->options.pages)
+    return Done{};
+  const std::string of = std::to_string(pages) + " pages of " + std::to_string(shape.pageTokens) +
+                         " tokens, " + std::to_string(shape.queryHeads) + " heads to " +
+                         std::to_string(shape.kvHeads) + " of " + std::to_string(shape.headDim) +
+                         ", " + std::string(shape.type.name());
+  return makeError(DiagId::kv_other_cache, {std::string("the ") + what + " (" + of + ")"});
 }
 
 Status KvCache::quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values,
@@ -393,7 +403,7 @@ Result<KvBatch> KvCache::batch(std::span<const int32_t> lengths, std::span<const
     if (!pages)
       return pages.error();
     auto impl = std::make_shared<KvBatch::Impl>();
-    impl->cache = pimpl;
+    impl->cache = {pimpl->backend, shape, pimpl->options.pages};
     impl->sequences = sequences;
     impl->columns = columns;
     impl->asked = parts;

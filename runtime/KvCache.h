@@ -12,6 +12,10 @@
 // values are read in steps of 16, 32 or 64 tokens with one scale: formats of which no step fits
 // both are refused, with the steps of each.
 //
+// Jobs and batches are made by one cache and serve all of its device that have the same shape, of
+// whatever formats, and no fewer pages: the layers of a model share them where a sequence has the
+// same pages in each.
+//
 // Copies of a KvCache and of a KvBatch are the same pages and workspace. A batch serves one launch
 // at a time; several batches may be attended on several streams, and quantize() is before or after
 // that. A cache, its KvJobs and its KvBatches live until their launches have ended, and as long as
@@ -131,7 +135,7 @@ public:
 private:
   std::shared_ptr<const Impl> pimpl;
 
-  // That this is a cache, and jobs or a batch its own. Errors: empty_handle, kv_other_cache.
+  // That this is a cache, which jobs or a batch serve. Errors: empty_handle, kv_other_cache.
   template <class Own> Status checkOwn(const Own &own, const char *what) const;
 };
 

@@ -21,8 +21,15 @@ struct KvCache::Impl {
   std::vector<CompileReport> reports;
 };
 
+// What jobs and batches were checked for: caches that have it may use them.
+struct KvCheckedFor {
+  std::shared_ptr<Backend> backend;
+  compiler::KvShape shape;
+  int64_t pages;
+};
+
 struct KvJobs::Impl {
-  std::weak_ptr<const KvCache::Impl> cache;
+  KvCheckedFor cache;
   Buffer jobs;
   int64_t count;
   std::unordered_set<int32_t> blocks;
@@ -36,7 +43,7 @@ struct KvJobs::Impl {
 };
 
 struct KvBatch::Impl {
-  std::weak_ptr<const KvCache::Impl> cache;
+  KvCheckedFor cache;
   Buffer items, table, workspace;
   int64_t sequences = 0, columns = 0;
   int64_t mostItems = 0; // there is room for

@@ -167,11 +167,27 @@ TEST(KvCacheErrors, callsOutOfRange) {
   expect(cache.attend(*batch, behind, at, behind + 1024, at + 32768 - 16), overlaps("tail keys"));
   expect(cache.attend(*batch, behind, at, at + 16, behindTails), overlaps("tail values"));
   EXPECT_TRUE(cache.attend(*batch, behind, at, at, behindTails));
-  Result<KvCache> other = KvCache::create(f.engine, f.module, optionsFor("kv4", "kv4"));
+  // Of another layer, in other formats.
+  KvCacheOptions layer = optionsFor("kv8", "f16");
+  layer.pages = 9;
+  Result<KvCache> other = KvCache::create(f.engine, f.module, layer);
   ASSERT_GOOD(other);
-  expect(other->quantize(*jobs, at, at, 256),
-         "the list of jobs was made for another cache [kv_other_cache]");
-  expect(other->attend(*batch, at, at, at, at), "the batch was made for another cache");
+  EXPECT_TRUE(other->quantize(*jobs, at, at, 256));
+  EXPECT_TRUE(other->attend(*batch, behind, at, at, behindTails));
+  expect(cache.quantize(*other->jobs(Jobs{{0, 8}}), at, at, 256),
+         "the list of jobs (9 pages of 64 tokens, 4 heads to 2 of 128, f16) was made for another "
+         "cache [kv_other_cache]");
+  expect(cache.attend(*other->batch(Ints{64}, Ints{8}, 1), behind, at, at, behindTails),
+         "the batch (9 pages of 64 tokens, 4 heads to 2 of 128, f16) was made for another cache");
+  layer.queryHeads = 2;
+  Result<KvCache> narrow = KvCache::create(f.engine, f.module, layer);
+  ASSERT_GOOD(narrow);
+  expect(narrow->attend(*batch, at, at, at, at), "4 heads to 2 of 128, f16) was made for another");
+  KvFixture elsewhere = KvFixture::make();
+  Result<KvCache> onOther =
+      KvCache::create(elsewhere.engine, elsewhere.module, optionsFor("kv4", "kv4"));
+  ASSERT_GOOD(onOther);
+  expect(onOther->attend(*batch, at, at, at, at), "was made for another cache [kv_other_cache]");
   expect(other->attend(KvBatch(), at, at, at, at), "empty batch, it must come from");
   expect(KvCache().attend(*batch, at, at, at, at), "[empty_handle]");
 }
