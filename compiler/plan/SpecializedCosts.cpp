@@ -91,6 +91,9 @@ constexpr double streamMicroseconds = 1.29; // of equal shares of k
 constexpr double startMicroseconds = 0.5, serialMicroseconds = 1.05, loadMicroseconds = 0.87;
 // The loader of a residual's pieces reads which a k tile has, and waits for their places.
 constexpr double pieceMicroseconds = 0.15;
+// Places for them that are seldom full cost time, too, for each stage more than a few.
+constexpr double stageOfPieces = 0.005;
+constexpr int64_t fewStages = 5;
 
 // Cycles that one warp issues for one k tile.
 struct WarpCycles {
@@ -283,6 +286,9 @@ private:
       result *= laterWavesFactor;
     if (g.tileN <= Geometry::instructionRows / 2)
       result *= narrowFactor;
+    if (placed.storesBlocks())
+      result *= 1 + stageOfPieces *
+                        static_cast<double>(std::max<int64_t>(0, schedule.pipeline - fewStages));
     if (g.clusterN > 1)
       result *= waves > 1 ? sharedInTurnsFactor : sharedOnceFactor;
     if (g.warpsN == 3 * 4 && g.warpgroupsMultiply()) {
