@@ -2,10 +2,13 @@
 
 #include "dsl/Findings.h"
 #include "runtime/files/OutputFile.h"
+#include "runtime/files/SignalsHeld.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,6 +35,54 @@ Result<std::string> readText(const std::string &path) {
   return text;
 }
 
+// How many bytes were written from the beginning of the file; errno says why not all.
+static size_t writeFromStart(int file, std::string_view text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written =
+        pwrite(file, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      break;
+    done += static_cast<size_t>(written);
+  }
+  return done;
+}
+
+// That the bytes have room; of a file system that cannot say so it is not known. The file may be
+// longer then.
+static bool hasRoom(int file, size_t bytes) {
+  const int error = bytes == 0 ? 0 : posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  errno = error;
+  return error == 0 || error == EOPNOTSUPP || error == EINVAL || error == EBADF;
+}
+
+// Over a file of that size whose place no other can take. Room is made first and the rest is cut
+// off last; where that fails, what was there comes back.
+static Status writeOver(const std::string &path, std::string_view text, off_t size) {
+  const Result<std::string> before = readText(resolved(path).string()); // also one called "-"
+  // Where a file system makes no room by itself it is made by reading and writing.
+  const files::Descriptor file(open(path.c_str(), (before ? O_RDWR : O_WRONLY) | O_CLOEXEC));
+  if (file.get() < 0)
+    return files::failed(DiagId::file_not_writable, path, errno);
+  const files::SignalsHeld held;
+  size_t written = 0;
+  if (hasRoom(file.get(), text.size()) &&
+      (written = writeFromStart(file.get(), text)) == text.size() &&
+      ftruncate(file.get(), static_cast<off_t>(text.size())) == 0 && fsync(file.get()) == 0)
+    return Done{};
+  const int error = errno;
+  const size_t lost = std::min(written, static_cast<size_t>(size));
+  const bool isBack =
+      (lost == 0 ||
+       (before && writeFromStart(file.get(), std::string_view(*before).substr(0, lost)) == lost)) &&
+      ftruncate(file.get(), size) == 0;
+  return makeError(
+      DiagId::file_not_writable,
+      {path, std::string(std::strerror(error)) + (isBack ? "" : "; what was there is lost")});
+}
+
 Status writeText(const std::string &path, std::string_view text) {
   if (std::FILE *stream = path.empty() ? stdout : files::streamTo(path)) {
     bool written =
@@ -44,6 +95,8 @@ Status writeText(const std::string &path, std::string_view text) {
   }
   if (struct stat info = {};
       stat(path.c_str(), &info) == 0 && (!S_ISREG(info.st_mode) || !files::isReplaceable(path))) {
+    if (S_ISREG(info.st_mode))
+      return writeOver(path, text, info.st_size);
     files::Stream file(std::fopen(path.c_str(), "wb"));
     bool written = file && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
     if (!written || std::fclose(file.release()) != 0)

@@ -5,11 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -430,6 +432,35 @@ TEST(FilesTest, aWritableFileInAFolderThatIsNotIsWrittenInPlace) {
       asNobody([&] { return writeText(path, "new").ok() && !writeText(path + "2", "new").ok(); }),
       0);
   EXPECT_EQ(readText(path).value(), "new");
+  ASSERT_EQ(chmod(folder.c_str(), 0755), 0);
+  std::filesystem::remove_all(folder);
+}
+
+// Neither where there is no room nor where a write fails all the same.
+TEST(FilesTest, whatCannotBeWrittenInPlaceStaysAsItIs) {
+  std::string folder = testing::TempDir() + "rho-files-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/x.txt", unreadable = folder + "/y.txt";
+  const std::string before(4000, 'a');
+  for (const std::string &file : {path, unreadable}) {
+    std::ofstream(file) << before;
+    ASSERT_EQ(chmod(file.c_str(), file == path ? 0666 : 0222), 0);
+  }
+  ASSERT_EQ(chmod(folder.c_str(), 0555), 0);
+  auto fails = [](const std::string &file, size_t bytes, const std::string &lost) {
+    const Status written = writeText(file, std::string(bytes, 'b'));
+    return !written && written.error().str() == "error: '" + file +
+                                                    "' cannot be written: File too large" + lost +
+                                                    " [file_not_writable]\n";
+  };
+  EXPECT_EQ(asNobody([&] {
+              std::signal(SIGXFSZ, SIG_IGN);
+              const rlimit limit = {1000, 1000};
+              return setrlimit(RLIMIT_FSIZE, &limit) == 0 && fails(path, 5000, "") &&
+                     fails(path, 3000, "") && fails(unreadable, 3000, "; what was there is lost");
+            }),
+            0);
+  EXPECT_EQ(readText(path).value(), before);
   ASSERT_EQ(chmod(folder.c_str(), 0755), 0);
   std::filesystem::remove_all(folder);
 }
