@@ -5,14 +5,12 @@
 #include "runtime/tool/Files.h"
 #include "runtime/tool/lsp/Connection.h"
 #include "runtime/tool/lsp/Language.h"
+#include "runtime/tool/lsp/Message.h"
 #include "runtime/tool/lsp/Text.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <exception>
 #include <filesystem>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,65 +19,6 @@
 namespace rho::tool::lsp {
 
 namespace {
-
-using Json = nlohmann::json;
-
-// Codes of JSON-RPC and of the protocol.
-enum class Code {
-  ParseError = -32700,
-  InvalidRequest = -32600,
-  MethodNotFound = -32601,
-  InvalidParams = -32602,
-  InternalError = -32603,
-  ServerNotInitialized = -32002,
-  RequestFailed = -32803,
-};
-
-struct Failure {
-  Code code;
-  std::string message;
-};
-using Reply = std::variant<Json, Failure>;
-
-constexpr int maxNesting = 64; // of a message; none of the protocol comes near it
-
-// What JSON text says; a failure where it is none or nests too deep to be walked.
-Reply parseJson(const std::string &text) {
-  bool tooDeep = false;
-  Json parsed = Json::parse(
-      text,
-      [&](int depth, Json::parse_event_t, Json &) {
-        tooDeep = tooDeep || depth > maxNesting;
-        return !tooDeep;
-      },
-      false);
-  if (tooDeep)
-    return Failure{Code::ParseError, "the message nests deeper than " + std::to_string(maxNesting)};
-  if (parsed.is_discarded())
-    return Failure{Code::ParseError, "the message is not JSON"};
-  return parsed;
-}
-
-// The value at a path of names; null where there is none.
-const Json *at(const Json &json, std::initializer_list<const char *> path) {
-  const Json *found = &json;
-  for (const char *name : path) {
-    if (!found->is_object() || !found->contains(name))
-      return nullptr;
-    found = &(*found)[name];
-  }
-  return found;
-}
-
-std::optional<std::string> textAt(const Json &json, std::initializer_list<const char *> path) {
-  const Json *found = at(json, path);
-  return found && found->is_string() ? std::optional(found->get<std::string>()) : std::nullopt;
-}
-
-std::optional<size_t> countAt(const Json &json, std::initializer_list<const char *> path) {
-  const Json *found = at(json, path);
-  return found && found->is_number_unsigned() ? std::optional(found->get<size_t>()) : std::nullopt;
-}
 
 Json toJson(Position position) {
   return {{"line", position.line}, {"character", position.character}};
@@ -111,7 +50,8 @@ struct Document {
   std::filesystem::path file; // under the name that links lead to; empty where it is none
   std::string text;
   Json version;
-  bool stale = false; // the editor shows what did not arrive
+  bool stale = false;    // the editor shows what did not arrive
+  bool repaired = false; // the editor shows something else where the text has U+FFFD
   std::unique_ptr<View> view;
   Json published; // diagnostics that the editor has
 };
@@ -161,12 +101,13 @@ private:
   }
 
   void handle(const std::string &text) {
-    Reply parsed = parseJson(text);
+    std::variant<Message, Failure> parsed = parseMessage(text);
     if (const auto *failure = std::get_if<Failure>(&parsed)) {
       lose();
       return fail(nullptr, *failure);
     }
-    const Json &message = std::get<Json>(parsed);
+    const Json &message = std::get<Message>(parsed).json;
+    repaired = std::get<Message>(parsed).repaired;
     const Json *id = at(message, {"id"});
     bool validId = id && (id->is_string() || id->is_number_integer());
     std::optional<std::string> method = textAt(message, {"method"});
@@ -275,35 +216,42 @@ private:
     std::optional<std::string> text = textAt(params, {"textDocument", "text"});
     if (!uri || !text)
       return Json();
-    Document document;
-    document.uri = *uri;
-    document.name = pathOfUri(*uri).value_or(*uri);
-    if (document.name != *uri)
-      document.file = resolved(document.name);
-    document.text = std::move(*text);
-    if (const Json *version = at(params, {"textDocument", "version"}))
-      document.version = *version;
-    documents[*uri] = std::move(document);
-    checkAll();
+    documents.erase(*uri);
+    show(*uri, std::move(*text), params);
     return Json();
   }
 
   Reply didChange(const Json &params) {
-    Document *document = documentOf(params);
+    std::optional<std::string> uri = textAt(params, {"textDocument", "uri"});
     const Json *changes = at(params, {"contentChanges"});
-    if (!document || !changes || !changes->is_array() || changes->empty())
+    if (!uri || !changes || !changes->is_array() || changes->empty())
       return Json();
     std::optional<std::string> text = textAt(changes->back(), {"text"});
     const Json *range = at(changes->back(), {"range"});
-    document->stale = !text || (range && !range->is_null()); // only whole texts are announced
-    if (document->stale)
-      return Json();
-    document->text = std::move(*text);
-    if (const Json *version = at(params, {"textDocument", "version"}))
-      document->version = *version;
-    document->published = nullptr;
-    checkAll();
+    if (text && (!range || range->is_null())) // only whole texts are announced
+      show(*uri, std::move(*text), params);
+    else if (Document *document = documentOf(params))
+      document->stale = true;
     return Json();
+  }
+
+  // The whole text of a document, also of one whose opening did not arrive.
+  void show(const std::string &uri, std::string text, const Json &params) {
+    auto [place, isNew] = documents.try_emplace(uri);
+    Document &document = place->second;
+    if (isNew) {
+      document.uri = uri;
+      document.name = pathOfUri(uri).value_or(uri);
+      if (document.name != uri)
+        document.file = resolved(document.name);
+    }
+    document.text = std::move(text);
+    document.stale = false;
+    document.repaired = repaired;
+    if (const Json *version = at(params, {"textDocument", "version"}))
+      document.version = *version;
+    document.published = nullptr;
+    checkAll();
   }
 
   Reply didClose(const Json &params) {
@@ -474,9 +422,12 @@ private:
       return Failure{Code::RequestFailed, "the last change of this text did not arrive, as a whole "
                                           "text of at most " +
                                               std::to_string(maxMessageBytes) + " bytes would"};
+    if (document->repaired)
+      return Failure{Code::RequestFailed, "this text has halves of surrogate pairs or bytes that "
+                                          "are no UTF-8, which formatting would replace"};
     Result<std::string> text = dsl::formatText(document->text, document->name);
-    if (!text)
-      return Failure{Code::RequestFailed, text.error().diagnostics[0].message};
+    if (!text) // for which there are diagnostics
+      return Json();
     if (*text == document->text)
       return Json::array();
     Span all{0, 0, static_cast<uint32_t>(document->text.size())};
@@ -488,6 +439,7 @@ private:
   std::map<std::string, Document> documents; // by URI, as the editor writes it
   bool watchable = false; // the editor tells when files change, if it is asked to
   bool initialized = false, shuttingDown = false, exiting = false;
+  bool repaired = false; // the message that is being answered
   bool writable = true;
 };
 
