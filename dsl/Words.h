@@ -22,6 +22,7 @@ enum class WordPlace : uint8_t {
   ScheduleEntry,
   ScheduleValue,
   DeviceEntry,
+  TensorRate,
   DeviceRate,
 };
 

@@ -12,12 +12,9 @@
 using namespace rho;
 using namespace rho::tool::lsp;
 using testing::AllOf;
-using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::IsSupersetOf;
-using testing::Not;
 
 namespace {
 
@@ -83,6 +80,10 @@ void askEverywhere(const std::string &text, size_t step) {
 
 TEST(LanguageTest, TextsThatAreBeingWrittenAreNoProblem) {
   std::mt19937_64 random(3);
+  for (const char *text :
+       {"format a(1 b: int", "format a([)b: int = a(", "a(b: c)", "format a(G: int",
+        "gemm g(F: format = a(", ")", "format a(b: c]) = d(e = "})
+    askEverywhere(text, 1);
   for (const char *file : {"kernels/formats/liquidquant.rho", "kernels/gemms/int4_g128_int8.rho",
                            "tests/dsl/fail/parser.rho", "tests/dsl/fail/gemms.rho"}) {
     std::string text = tool::readText(std::string(RHO_SOURCE_DIR) + "/" + file).value();
@@ -99,74 +100,6 @@ TEST(LanguageTest, TextsThatAreBeingWrittenAreNoProblem) {
       askEverywhere(cut, 7);
     }
   }
-}
-
-// What completes a text at its `|`.
-std::vector<std::string> completed(std::string text) {
-  const size_t place = text.find('|');
-  text.erase(place, 1);
-  const View view(text, "/a/b.rho", nullptr);
-  std::vector<std::string> labels;
-  for (const Completion &completion : completionsAt(view, place))
-    labels.push_back(completion.label);
-  return labels;
-}
-
-TEST(CompletionTest, EntriesOfAScheduleHaveTheirOwnWords) {
-  auto words = [](const std::string &entry) {
-    return completed("gemm g {\n  schedule {\n    " + entry + ": |\n  }\n}\n");
-  };
-  EXPECT_THAT(words("roles"), ElementsAre("uniform", "imfp", "excp", "gemv"));
-  EXPECT_THAT(words("packing"), ElementsAre("tiles", "panels"));
-  EXPECT_THAT(words("balance"), ElementsAre("tiles", "cost"));
-  EXPECT_THAT(words("split_k"), ElementsAre("stream"));
-  EXPECT_THAT(words("launch"), ElementsAre("serial", "dependent"));
-  EXPECT_THAT(words("tile"), IsEmpty());
-  EXPECT_THAT(words("unknown"), IsEmpty());
-}
-
-TEST(CompletionTest, CopiesAreOfWhatIsDeclared) {
-  const std::string declared = "import \"rho:nvfp4\"\nformat f(G: int = 16) {\n  element: s4\n}\n"
-                               "gemm g {\n}\n";
-  const std::string behind = "gemm k = g\n";
-  EXPECT_THAT(completed(declared + "format output = |\n" + behind),
-              AllOf(IsSupersetOf({"f", "nvfp4", "f16", "bf16", "f32"}), Not(Contains("output")),
-                    Not(Contains("g")), Not(Contains("gemm"))));
-  EXPECT_THAT(completed(declared + "gemm h = |\n" + behind), ElementsAre("g", "k"));
-  EXPECT_THAT(completed(declared + "format h = f\n|"), Contains("gemm"));
-  EXPECT_THAT(completed("format f(base: format = |"), IsEmpty());
-  for (const char *word : {"format", "gemm", "device", "import"})
-    EXPECT_THAT(completed(std::string(word) + " |"), IsEmpty()) << word;
-  EXPECT_THAT(completed("import \"|\"\n"), IsEmpty());
-  EXPECT_THAT(completed("import \"a.rho\"\n|"), Contains("format"));
-  EXPECT_THAT(completed("form|"), Contains("format"));
-  EXPECT_THAT(completed("what |"), Contains("format"));
-}
-
-TEST(CompletionTest, DevicesHaveTargetsAndRates) {
-  EXPECT_THAT(completed("device tensor {\n  target: |\n}\n"),
-              AllOf(IsSupersetOf({"sm_80", "sm_90a"}), Not(Contains("clock"))));
-  EXPECT_THAT(completed("device d {\n  sms: |\n}\n"), IsEmpty());
-  EXPECT_THAT(completed("device tensor {\n  |\n}\n"), IsSupersetOf({"target", "clock", "mma"}));
-  for (const char *block : {"tensor", "mma"})
-    EXPECT_THAT(completed("device d {\n  throughput {\n    ffma: 1\n  }\n  " + std::string(block) +
-                          " {\n    f16: 3\n    |\n  }\n}\n"),
-                ElementsAre("f16", "bf16", "e4m3", "s8", "s4", "e2m1", "e4m3_scaled"));
-  EXPECT_THAT(completed("device d {\n  tensor {\n    f16: 3\n  }\n  throughput {\n    |\n  }\n}\n"),
-              AllOf(Contains("ffma"), Not(Contains("f16"))));
-}
-
-TEST(CompletionTest, PartsAreFormatsOrBitsBelowTheElement) {
-  auto residual = [](const std::string &element) {
-    return completed("format w {\n  value = element\n}\nformat f {\n  element: " + element +
-                     "\n  residual fix: |\n}\n");
-  };
-  EXPECT_THAT(residual("s4"), AllOf(IsSupersetOf({"w", "f16", "s2", "s3", "s4"}),
-                                    Not(Contains("s5")), Not(Contains("u4"))));
-  EXPECT_THAT(residual("s6"), AllOf(Contains("s2"), Not(Contains("s3"))));
-  EXPECT_THAT(residual("u4"), AllOf(Contains("w"), Not(Contains("s2"))));
-  EXPECT_THAT(completed("format w {\n}\nformat p {\n  partition per k[32] {\n    low: |\n  }\n}\n"),
-              ElementsAre("f16", "bf16", "f32", "w"));
 }
 
 TEST(HoverTest, UsesAreInstances) {
@@ -191,6 +124,121 @@ TEST(HoverTest, UsesAreInstances) {
 }
 
 // A process has a limit of codebooks, and a server one at each key that is pressed.
+// What a hover says at the end of the first such text; empty: there is none.
+std::string hovered(const View &view, const std::string &before) {
+  const size_t place = view.sources()->text(0).find(before) + before.size();
+  const std::optional<Hover> found = hoverAt(view, place);
+  return found ? found->markdown : "";
+}
+
+// What is declared at the place that a text's end leads to, with what is behind it up to a space.
+std::string defined(const View &view, const std::string &before) {
+  const std::string &text = view.sources()->text(0);
+  const std::optional<Span> span = definitionAt(view, text.find(before) + before.size());
+  return span ? text.substr(span->begin, text.find(' ', span->begin) - span->begin) : "";
+}
+
+TEST(HoverTest, UsesInHeadsAndOfGemmsAreFormats) {
+  const View view("format int4(G: int = 128) {\n  element: s4\n  scale: f16 per k[G]\n"
+                  "  value = element * scale\n}\n"
+                  "gemm g(F: format = int4(G = 32)) {\n  weight: F activation: f16 output: f16\n}\n"
+                  "gemm h = g(F = int4(G = 64))\n"
+                  "format p(F: format = int4(16)) {\n  partition per k[128] {\n"
+                  "    low: int4(G = 8)\n    high: F\n  }\n}\n"
+                  "format q = p(F = int4(256))\n",
+                  "/a/b.rho", nullptr);
+  ASSERT_THAT(view.diagnostics(),
+              ElementsAre(testing::Field(&Diagnostic::id, DiagId::part_does_not_fit)));
+  EXPECT_THAT(hovered(view, "g(F: format = "), HasSubstr("per k[32]"));
+  EXPECT_THAT(hovered(view, "g(F = "), AllOf(HasSubstr("format int4__64"), HasSubstr("4.25 bits")));
+  EXPECT_THAT(hovered(view, "p(F: format = "), HasSubstr("\n5 bits per element\n"));
+  EXPECT_THAT(hovered(view, "low: "), HasSubstr("\n6 bits per element\n"));
+  EXPECT_THAT(hovered(view, "p(F = "), HasSubstr("\n4.0625 bits per element\n"));
+  EXPECT_THAT(hovered(view, "h = "), HasSubstr("gemm g {"));
+  EXPECT_EQ(defined(view, "format = int4("), "G:");
+  EXPECT_EQ(defined(view, "g(F = int4("), "G:");
+  EXPECT_EQ(defined(view, "low: int4("), "G:");
+  EXPECT_EQ(defined(view, "h = g("), "F:");
+  EXPECT_EQ(defined(view, "g(F = "), "int4(G:");
+  EXPECT_EQ(hovered(view, "g(F: "), "`format`: the kind of a parameter that stands for a format");
+}
+
+// Errors elsewhere say nothing about a use, and where nothing is known there are no bits.
+TEST(HoverTest, UsesDoNotDependOnWhatIsAround) {
+  const View view("format int4(G: int = 128) {\n  element: s4\n  scale: f16 per k[G]\n"
+                  "  value = element * scale\n}\n"
+                  "gemm g {\n  weight: int4(64)\n  activation: int4(4)\n}\n"
+                  "format p(H: int) = int4(H)\nformat q(H: int = 32) = int4(H)\n"
+                  "format wrong {\n",
+                  "/a/b.rho", nullptr);
+  EXPECT_THAT(hovered(view, "weight: "), HasSubstr("\n4.25 bits per element\n"));
+  for (const char *unknown : {"activation: ", "p(H: int) = "})
+    EXPECT_EQ(hovered(view, unknown), "```rho\nformat int4(G: int = 128) {\n  element: s4\n"
+                                      "  scale: f16 per k[G]\n  value = element * scale\n}\n```\n");
+  EXPECT_THAT(hovered(view, "q(H: int = 32) = "), HasSubstr("\n4.5 bits per element\n"));
+}
+
+TEST(HoverTest, PartsAreListedWithTheirShares) {
+  const View view(
+      "import \"rho:comet_token\"\nimport \"rho:mosaic_channel\"\nimport \"rho:int4_g128\"\n"
+      "format c = comet_token\nformat m = mosaic_channel\n"
+      "format w {\n  element: s4\n  scale: f16 per channel\n  value = element * scale\n"
+      "  residual rest: s4 / 16 per n[16] k[64] budget 10%\n}\n"
+      "format p {\n  partition per k[128] {\n    low: int4_g128\n    high: bf16 budget 5%\n  }\n}\n"
+      "format odd {\n  partition per k[128] {\n    low: int3\n    high: bf16\n  }\n}\n",
+      "/a/b.rho", nullptr);
+  EXPECT_THAT(hovered(view, "c = "),
+              AllOf(HasSubstr("\n4.8 bits per element\n"),
+                    HasSubstr("\n- `low: int4_token`, 4 bits per element of its blocks\n"),
+                    HasSubstr(", 8 bits per element of its blocks, at most 20% of all\n")));
+  EXPECT_THAT(hovered(view, "m = "),
+              AllOf(HasSubstr("\n4.40024 bits per element\n"),
+                    HasSubstr("\n- `residual fix: s4 / 16 per n[64] k[64]`, 0.400244 bits per "
+                              "element, of at most 10% of all blocks\n")));
+  EXPECT_EQ(
+      hovered(view, "residual "),
+      "`residual rest: s4 / 16 per n[16] k[64]`, 0.400977 bits per element, of at most 10% of "
+      "all blocks");
+  EXPECT_EQ(hovered(view, "low: int4_g128\n    "),
+            "`high: bf16`, 16 bits per element of its blocks, at most 5% of all");
+  EXPECT_EQ(hovered(view, "odd {\n  partition per k[128] {\n    "), "```rho\nlow: int3\n```\n");
+  EXPECT_EQ(defined(view, "residual "), "rest:");
+  EXPECT_EQ(defined(view, "k[128] {\n    "), "low:");
+}
+
+TEST(HoverTest, RatesOfTensorCores) {
+  const View view("device d {\n  tensor {\n    e4m3_scaled: 1\n  }\n}\n", "/a/b.rho", nullptr);
+  EXPECT_EQ(hovered(view, "    "),
+            "`e4m3_scaled`: e4m3 by instructions that take scales of blocks, "
+            "where that is another rate");
+}
+
+TEST(DefinitionTest, GemmsBelongToTheirFile) {
+  const View view("import \"gg.rho\"\ngemm h = g(3)\nformat f = w\n", "/a/b.rho",
+                  [](const std::string &) {
+                    return "gemm g(G: int) {\n}\nformat w {\n  element: s4\n  value = element\n}\n";
+                  });
+  EXPECT_EQ(definitionAt(view, view.sources()->text(0).find("g(3)")), std::nullopt);
+  EXPECT_EQ(definitionAt(view, view.sources()->text(0).find("w\n")).value_or(Span{}).file, 1U);
+}
+
+// Under whichever name a file is read, it is the one that an import names.
+TEST(DefinitionTest, ImportsOfLinks) {
+  const std::string folder = std::filesystem::path(testing::TempDir()) / "rho-definition-links";
+  std::filesystem::create_directories(folder);
+  const std::string link = folder + "/link.rho";
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink("real.rho", link);
+  ASSERT_TRUE(tool::writeText(folder + "/real.rho", "").ok());
+  ASSERT_TRUE(tool::writeText(folder + "/b.rho", "import \"link.rho\"\n").ok());
+  const View view("import \"b.rho\"\nimport \"real.rho\"\n", folder + "/m.rho", dsl::readSource);
+  ASSERT_THAT(view.diagnostics(), IsEmpty());
+  const std::optional<Span> found = definitionAt(view, view.sources()->text(0).find("real"));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(view.sources()->name(found->file), link);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(ViewTest, CodebooksGoWithTheText) {
   for (size_t i = 0; i < dsl::ElementType::maxCodebooks + 100; ++i) {
     const View view("format f { element: codebook [1, 2, 3, " + std::to_string(i + 10) +

@@ -105,6 +105,7 @@ std::string exampleOf(const dsl::Word &word) {
   case dsl::WordPlace::GemmEntry:
   case dsl::WordPlace::ScheduleEntry:
   case dsl::WordPlace::DeviceEntry:
+  case dsl::WordPlace::TensorRate:
   case dsl::WordPlace::DeviceRate:
     if (block)
       return "  " + text + " {";
@@ -120,10 +121,12 @@ std::string exampleOf(const dsl::Word &word) {
   case dsl::WordPlace::Part:
     return "    : int4 " + text + (text == "where" ? " absmax(x) > 3" : " 10%");
   case dsl::WordPlace::Parameter:
-    return "format a(b: " + text + " = 3) {";
+    return "gemm a(b: " + text + " = 3) {";
   case dsl::WordPlace::Type:
     if (text == "codebook")
       return "  element: codebook [0, 1]";
+    if (text == "per")
+      return "  scale: f16 per channel";
     return text == "in" ? "  selector: u2 in block"
                         : "  element: e2m1 remap 8 to [5, -5] by selector";
   case dsl::WordPlace::Extent:
@@ -146,6 +149,7 @@ std::string expectedScope(dsl::WordPlace place) {
   case dsl::WordPlace::GemmEntry:
   case dsl::WordPlace::ScheduleEntry:
   case dsl::WordPlace::DeviceEntry:
+  case dsl::WordPlace::TensorRate:
   case dsl::WordPlace::DeviceRate:
   case dsl::WordPlace::Part:
     return "keyword.";

@@ -8,6 +8,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace rho::tool::lsp {
@@ -15,10 +17,15 @@ namespace rho::tool::lsp {
 // A text as it was checked, with what it imports. The text itself is file 0 of the sources.
 class View {
 public:
-  View(std::string_view text, const std::string &name, const dsl::FileReader &reader) {
+  View(std::string_view text, std::string name, dsl::FileReader reader)
+      : name(std::move(name)), reader(std::move(reader)) {
     const dsl::CodebookPool::Scope scope(codebooks);
-    checked = dsl::checkModule(text, name, reader);
+    checked = dsl::checkModule(text, this->name, this->reader);
   }
+
+  bool readsFiles() const { return reader != nullptr; }
+  // Another text in its place.
+  View withText(std::string_view text) const { return View(text, name, reader); }
 
   const std::vector<Diagnostic> &diagnostics() const { return checked.diagnostics; }
   const dsl::Module &module() const { return checked.module; }
@@ -29,6 +36,8 @@ public:
   Span importOf(uint32_t file) const;
 
 private:
+  std::string name;
+  dsl::FileReader reader;
   dsl::CodebookPool codebooks; // of `checked`: there is a check at each change of a text
   dsl::Checked checked;
   mutable std::map<uint32_t, Outline> outlines;
@@ -44,9 +53,10 @@ std::optional<Hover> hoverAt(const View &view, size_t offset);
 std::optional<Span> definitionAt(const View &view, size_t offset);
 
 struct Completion {
-  enum class Kind { Word, Type, Format, Component, Function };
+  enum class Kind { Word, Type, Format, Component, Function, File };
   Kind kind;
   std::string label, detail;
+  std::optional<Span> replaced; // where it is more than the name at the place
 };
 std::vector<Completion> completionsAt(const View &view, size_t offset);
 

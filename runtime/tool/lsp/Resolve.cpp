@@ -1,6 +1,7 @@
 #include "runtime/tool/lsp/Resolve.h"
 
 #include "dsl/StandardLibrary.h"
+#include "runtime/tool/Files.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -15,7 +16,7 @@ using dsl::WordPlace;
 class Resolver {
 public:
   Resolver(const View &view, size_t at)
-      : view(view), outline(view.outline(0)), at(at), declaration(outline.around(at)) {}
+      : view(view), outline(view.outline(0)), at(at), declaration(outline.declarationOf(at)) {}
 
   Target run() const {
     if (outline.tokens[at].kind == TokenKind::String)
@@ -59,6 +60,7 @@ private:
         return named(kind, candidate);
     return {};
   }
+  Target part() const { return among(Target::Kind::Part, declaration->parts); }
   Target component() const { return among(Target::Kind::Component, declaration->components); }
   Target parameter() const { return among(Target::Kind::Parameter, declaration->parameters); }
   Target type() const {
@@ -71,27 +73,27 @@ private:
   Target entry() const {
     int depth = outline.depths[at];
     bool inFormat = outline.keyword(*declaration) == "format";
+    if (inFormat && isPart())
+      return part();
     if (inFormat && (followedBy(TokenKind::Colon) || depth > 1))
       if (Target found = component(); found.kind != Target::Kind::None)
         return found;
     if (Target found = word(entryPlace(outline.keyword(*declaration), depth));
         found.kind != Target::Kind::None)
       return found;
-    return type(); // a rate of the tensor cores
+    if (Target found = type(); found.kind != Target::Kind::None)
+      return found; // a rate of the tensor cores
+    return word(WordPlace::TensorRate);
+  }
+
+  bool isPart() const {
+    return std::find(declaration->parts.begin(), declaration->parts.end(), at) !=
+           declaration->parts.end();
   }
 
   // Of `name = value` in parentheses: the parameter of what they belong to.
   Target argument() const {
-    size_t open = at;
-    for (int depth = 0; open > 1 && depth >= 0; --open) {
-      depth += outline.tokens[open - 1].kind == TokenKind::ParenClose;
-      depth -= outline.tokens[open - 1].kind == TokenKind::ParenOpen;
-    }
-    const std::string_view of = outline.tokens[open - 1].text;
-    const size_t before = open > 1 ? open - 2 : 0; // an alias is of its own kind
-    const bool ofGemm =
-        outline.keyword(*declaration) == "gemm" && outline.tokens[before].text == "=";
-    const Target callee = findDeclaration(view, ofGemm ? "gemm" : "format", of);
+    const Target callee = findCallee(view, outline.around[at]);
     if (callee.kind == Target::Kind::None)
       return {};
     for (size_t parameter : callee.declaration->parameters)
@@ -101,9 +103,14 @@ private:
   }
 
   Target reference() const {
-    const bool inFormat = outline.keyword(*declaration) == "format";
+    const std::string_view keyword = outline.keyword(*declaration);
+    const bool inFormat = keyword == "format";
     const int depth = outline.depths[at];
-    if (followedBy(TokenKind::Equal) && !precededBy("format") && depth <= 1)
+    if (inFormat && isPart())
+      return part();
+    if (outline.isInParameters(*declaration, at) && precededBy(":"))
+      return word(WordPlace::Parameter);
+    if (followedBy(TokenKind::Equal))
       if (Target found = argument(); found.kind != Target::Kind::None)
         return found;
     if (Target found = parameter(); found.kind != Target::Kind::None)
@@ -111,9 +118,9 @@ private:
     if (inFormat && !precededBy(":"))
       if (Target found = component(); found.kind != Target::Kind::None)
         return found;
-    const bool isAliased = !inFormat && depth == 0 && precededBy("=");
+    const bool isCopied = at == declaration->alias; // else what is named is a format
     const bool inSchedule = !inFormat && depth > 1;
-    if (Target found = findDeclaration(view, isAliased ? "gemm" : "format", text());
+    if (Target found = findDeclaration(view, isCopied ? keyword : "format", text());
         found.kind != Target::Kind::None && !inSchedule)
       return found;
     if (Target found = type(); found.kind != Target::Kind::None)
@@ -131,9 +138,15 @@ private:
     if (!path.starts_with(dsl::libraryPrefix))
       path = (folder / path).lexically_normal().generic_string();
     for (uint32_t file = 1; file < sources.size(); ++file)
-      if (sources.name(file) == path)
+      if (isSameFile(sources.name(file), path))
         return {Target::Kind::File, file, declaration, at, {}};
     return {};
+  }
+
+  // A file is read once, under the first of its names.
+  static bool isSameFile(const std::string &a, const std::string &b) {
+    return a == b || (!a.starts_with(dsl::libraryPrefix) && !b.starts_with(dsl::libraryPrefix) &&
+                      resolved(a) == resolved(b));
   }
 
   const View &view;
@@ -173,7 +186,8 @@ const dsl::Word *findWord(std::string_view text, std::optional<WordPlace> place)
 Target resolve(const View &view, size_t token) { return Resolver(view, token).run(); }
 
 Target findDeclaration(const View &view, std::string_view keyword, std::string_view name) {
-  for (uint32_t file = 0; file < view.sources()->size(); ++file) {
+  const size_t files = keyword == "gemm" ? 1 : view.sources()->size();
+  for (uint32_t file = 0; file < files; ++file) {
     const Outline &outline = view.outline(file);
     for (const Declaration &declaration : outline.declarations)
       if (outline.keyword(declaration) == keyword && declaration.name != declaration.begin &&
@@ -181,6 +195,17 @@ Target findDeclaration(const View &view, std::string_view keyword, std::string_v
         return {Target::Kind::Declaration, file, &declaration, declaration.name, {}};
   }
   return {};
+}
+
+Target findCallee(const View &view, size_t open) {
+  const Outline &outline = view.outline(0);
+  const Declaration *declaration = open == Outline::none ? nullptr : outline.declarationOf(open);
+  if (!declaration || outline.tokens[open].kind != TokenKind::ParenOpen ||
+      open == declaration->name + 1)
+    return {};
+  const bool isCopied = open - 1 == declaration->alias;
+  return findDeclaration(view, isCopied ? outline.keyword(*declaration) : "format",
+                         outline.tokens[open - 1].text);
 }
 
 std::optional<WordPlace> entryPlace(std::string_view keyword, int depth) {

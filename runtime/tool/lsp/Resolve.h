@@ -12,6 +12,7 @@ struct Target {
     None,
     Declaration, // a format, a gemm, ...
     Component,
+    Part, // of a partition, or a residual
     Parameter,
     Type,
     Word,
@@ -33,8 +34,11 @@ Target resolve(const View &view, size_t token);
 // The word of the language with that text, at that place or any; null where there is none.
 const dsl::Word *findWord(std::string_view text, std::optional<dsl::WordPlace> place);
 
-// Where a format or a gemm, as the keyword says, of that name is declared.
+// Where a format or a gemm, as the keyword says, of that name is declared. Gemms belong to their
+// own file.
 Target findDeclaration(const View &view, std::string_view keyword, std::string_view name);
+// What has the arguments that stand behind an open parenthesis of file 0; none of parameters.
+Target findCallee(const View &view, size_t open);
 
 // The place in the language that the entries of a block have; none where it has none of its own.
 std::optional<dsl::WordPlace> entryPlace(std::string_view keyword, int depth);

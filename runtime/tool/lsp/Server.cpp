@@ -40,6 +40,8 @@ int kindOf(Completion::Kind kind) {
     return 5; // Field
   case Completion::Kind::Function:
     return 3;
+  case Completion::Kind::File:
+    return 17;
   }
   return 1;
 }
@@ -408,8 +410,13 @@ private:
   Reply completion(const Json &params) {
     return atPlace(params, [](const Place &place) {
       Json items = Json::array();
-      for (const Completion &one : completionsAt(*place.document.view, place.offset))
-        items.push_back({{"label", one.label}, {"kind", kindOf(one.kind)}, {"detail", one.detail}});
+      for (const Completion &one : completionsAt(*place.document.view, place.offset)) {
+        Json item = {{"label", one.label}, {"kind", kindOf(one.kind)}, {"detail", one.detail}};
+        if (one.replaced)
+          item["textEdit"] = {{"range", rangeOf(place.lines, *one.replaced)},
+                              {"newText", one.label}};
+        items.push_back(std::move(item));
+      }
       return items;
     });
   }
