@@ -67,9 +67,9 @@ static Status writeOver(const std::string &path, std::string_view text, off_t si
   if (file.get() < 0)
     return files::failed(DiagId::file_not_writable, path, errno);
   const files::SignalsHeld held;
-  size_t written = 0;
-  if (hasRoom(file.get(), text.size()) &&
-      (written = writeFromStart(file.get(), text)) == text.size() &&
+  const bool fits = hasRoom(file.get(), text.size());
+  const size_t written = fits ? writeFromStart(file.get(), text) : 0;
+  if (fits && written == text.size() &&
       ftruncate(file.get(), static_cast<off_t>(text.size())) == 0 && fsync(file.get()) == 0)
     return Done{};
   const int error = errno;

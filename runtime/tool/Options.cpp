@@ -20,6 +20,7 @@ using Kind = OptionSpec::Kind;
 constexpr unsigned bit(Command command) { return 1U << static_cast<unsigned>(command); }
 constexpr unsigned run = bit(Command::Run);
 constexpr unsigned fmt = bit(Command::Fmt);
+constexpr unsigned lsp = bit(Command::Lsp);
 constexpr unsigned compile = bit(Command::Compile);
 constexpr unsigned bench = bit(Command::Bench);
 constexpr unsigned tune = bit(Command::Tune);
@@ -42,7 +43,7 @@ constexpr CommandSpec commands[] = {
     {Command::Check, "check", "FILE.rho...", "print all diagnostics, or what the files declare"},
     {Command::Fmt, "fmt", "FILE.rho... [options]",
      "rewrite files in their canonical layout; - is standard input to standard output"},
-    {Command::Lsp, "lsp", "", "serve an editor: the Language Server Protocol over standard input"},
+    {Command::Lsp, "lsp", "[options]", "serve an editor: the Language Server Protocol over standard input"},
     {Command::Compile, "compile", "FILE --emit=STAGE [options]",
      "print a stage of the compilation, or go on from a printed one"},
     {Command::Bench, "bench", "[FILE.rho...] [options]",
@@ -85,6 +86,9 @@ constexpr CommandSpec commands[] = {
 
 constexpr OptionSpec options[] = {
     {"--check", Kind::Flag, "", fmt, false, "write nothing, list the files that would change"},
+    {"--stdio", Kind::Flag, "", lsp, false, "what it does without, too; some editors say it"},
+    {"--clientProcessId", Kind::Count, "ID", lsp, false,
+     "of the editor, whose end is that of the input all the same"},
     {"--m", Kind::Count, "M", run | compile | explain, true,
      "rows of the activations and of the output"},
     {"--n", Kind::Count, "N", run | compile | explain, true,

@@ -13,7 +13,7 @@ namespace rho::test {
 
 using nlohmann::json;
 
-LspSession::LspSession() {
+LspSession::LspSession(std::vector<std::string> options) {
   std::signal(SIGPIPE, SIG_IGN);
   int toServer[2], fromServer[2];
   if (pipe2(toServer, O_CLOEXEC) != 0 || pipe2(fromServer, O_CLOEXEC) != 0)
@@ -23,8 +23,11 @@ LspSession::LspSession() {
   posix_spawn_file_actions_adddup2(&actions, toServer[0], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, fromServer[1], STDOUT_FILENO);
   std::string tool = RHO_TOOL, command = "lsp";
-  char *argv[] = {tool.data(), command.data(), nullptr};
-  if (posix_spawn(&child, RHO_TOOL, &actions, nullptr, argv, environ) != 0)
+  std::vector<char *> argv = {tool.data(), command.data()};
+  for (std::string &option : options)
+    argv.push_back(option.data());
+  argv.push_back(nullptr);
+  if (posix_spawn(&child, RHO_TOOL, &actions, nullptr, argv.data(), environ) != 0)
     std::abort();
   posix_spawn_file_actions_destroy(&actions);
   close(toServer[0]);

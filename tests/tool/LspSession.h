@@ -5,12 +5,14 @@
 
 #include <string>
 #include <sys/types.h>
+#include <vector>
 
 namespace rho::test {
 
 class LspSession {
 public:
-  LspSession();
+  // With options of `rho lsp`.
+  explicit LspSession(std::vector<std::string> options = {});
   ~LspSession();
   LspSession(const LspSession &) = delete;
   LspSession &operator=(const LspSession &) = delete;

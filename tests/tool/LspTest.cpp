@@ -49,6 +49,15 @@ TEST(LspTest, BeginsAndEndsAsTheProtocolSays) {
   EXPECT_EQ(session.finish(), 0);
 }
 
+// As the protocol recommends servers to be started.
+TEST(LspTest, OptionsOfTheProtocolChangeNothing) {
+  LspSession session({"--stdio", "--clientProcessId=17"});
+  session.start();
+  session.request("shutdown", nullptr);
+  session.notify("exit", nullptr);
+  EXPECT_EQ(session.finish(), 0);
+}
+
 TEST(LspTest, AnEndWithoutShutdownIsAFailure) {
   LspSession exiting;
   exiting.start();
