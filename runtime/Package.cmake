@@ -69,3 +69,5 @@ install(FILES ${CMAKE_BINARY_DIR}/rho-config.cmake ${CMAKE_BINARY_DIR}/rho-confi
 install(TARGETS rho)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/kernels/formats ${CMAKE_SOURCE_DIR}/kernels/gemms
   ${CMAKE_SOURCE_DIR}/kernels/devices DESTINATION ${CMAKE_INSTALL_DATADIR}/rho/kernels)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/editors DESTINATION ${CMAKE_INSTALL_DATADIR}/rho
+  PATTERN node_modules EXCLUDE PATTERN package-lock.json EXCLUDE PATTERN *.vsix EXCLUDE)

@@ -10,7 +10,13 @@ exports.activate = () => {
     "rho",
     "Rho",
     { command, args: ["lsp"] },
-    { documentSelector: [{ language: "rho" }] },
+    // Not of other schemes, such as git:, whose imports are no files.
+    {
+      documentSelector: [
+        { scheme: "file", language: "rho" },
+        { scheme: "untitled", language: "rho" },
+      ],
+    },
   );
   return client.start();
 };

@@ -66,3 +66,8 @@ execute_process(COMMAND printf "%s\\0\\0\\0\\0\\0\\0\\0%s%s" "${size}" "${header
 run(${prefix}/bin/rho quantize ${WORK}/in.safetensors --format int4_g64 -o ${WORK}/q.safetensors)
 run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache ${WORK}/build/weights ${WORK}/q.safetensors w)
 run(${prefix}/bin/rho check ${prefix}/share/rho/kernels/gemms/nvfp4_bf16.rho)
+foreach(file package.json extension.js rho.tmLanguage.json)
+  if(NOT EXISTS ${prefix}/share/rho/editors/${file})
+    message(FATAL_ERROR "the prefix has no share/rho/editors/${file}")
+  endif()
+endforeach()
