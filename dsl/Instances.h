@@ -70,10 +70,17 @@ public:
 
   bool declares(const std::string &name) const { return declared.count(name) != 0; }
 
-  std::vector<std::string> names() const {
+  // But those that are being checked, which are not made of themselves.
+  std::vector<std::string> usableNames() const {
     std::vector<std::string> names;
+    auto isActive = [&](std::string_view name) {
+      return std::any_of(active.begin(), active.end(), [&](typename Entries::iterator entry) {
+        return name == std::string_view(entry->first).substr(0, entry->first.find('('));
+      });
+    };
     for (const auto &[name, unused] : declared)
-      names.push_back(name);
+      if (!isActive(name))
+        names.push_back(name);
     return names;
   }
 
@@ -93,7 +100,7 @@ public:
     auto found = declared.find(use.name.text);
     if (found == declared.end()) {
       if (!findings.full()) {
-        std::vector<std::string> known = names();
+        std::vector<std::string> known = usableNames();
         known.insert(known.begin(), otherNames.begin(), otherNames.end());
         std::string advice = hint(use.name.text, known);
         if (what == "format" && libraryText(use.name.text))
