@@ -56,6 +56,10 @@ TEST(UriTest, PathsAndBack) {
   EXPECT_EQ(pathOfUri("file:///a%zz"), "/a%zz");
   EXPECT_EQ(pathOfUri("untitled:a"), std::nullopt);
   EXPECT_EQ(pathOfUri("file://"), std::nullopt);
+  EXPECT_EQ(pathOfUri("file:/a.rho"), "/a.rho");
+  EXPECT_EQ(pathOfUri("FILE:///a.rho"), "/a.rho");
+  for (const char *other : {"file", "file:a.rho", "filE", "files:/a", ""})
+    EXPECT_EQ(pathOfUri(other), std::nullopt) << other;
   EXPECT_EQ(uriOfPath("/a b/\xc3\xa9+.rho"), "file:///a%20b/%C3%A9%2B.rho");
   EXPECT_EQ(pathOfUri(uriOfPath("/%41 #?")), "/%41 #?");
 }

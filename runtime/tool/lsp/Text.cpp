@@ -57,10 +57,18 @@ size_t LineIndex::offset(Position position) const {
 }
 
 std::optional<std::string> pathOfUri(std::string_view uri) {
-  constexpr std::string_view scheme = "file://";
-  if (!uri.starts_with(scheme))
+  constexpr std::string_view scheme = "file:"; // in letters of any case
+  auto isSame = [](char c, char wanted) {
+    return (c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c) == wanted;
+  };
+  const std::string_view begin = uri.substr(0, scheme.size());
+  if (!std::equal(begin.begin(), begin.end(), scheme.begin(), scheme.end(), isSame))
     return std::nullopt;
-  uri.remove_prefix(std::min(uri.find('/', scheme.size()), uri.size())); // the host's name
+  uri.remove_prefix(scheme.size());
+  if (uri.starts_with("//"))
+    uri.remove_prefix(std::min(uri.find('/', 2), uri.size())); // the host's name
+  if (!uri.starts_with('/'))
+    return std::nullopt;
   std::string path;
   for (size_t i = 0; i < uri.size(); ++i) {
     unsigned code = 0;
@@ -73,8 +81,6 @@ std::optional<std::string> pathOfUri(std::string_view uri) {
       path += uri[i];
     }
   }
-  if (path.empty())
-    return std::nullopt;
   return path;
 }
 

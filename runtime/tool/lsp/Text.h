@@ -29,7 +29,7 @@ private:
   std::vector<size_t> starts;
 };
 
-// The path of a file:// URI; none of any other.
+// The path of a URI of a file, file:///a or file:/a; none of any other.
 std::optional<std::string> pathOfUri(std::string_view uri);
 std::string uriOfPath(std::string_view path);
 
