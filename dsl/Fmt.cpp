@@ -4,6 +4,7 @@
 #include "dsl/Lexer.h"
 #include "dsl/Operators.h"
 #include "dsl/Parser.h"
+#include "dsl/Utf8.h"
 
 #include <algorithm>
 #include <set>
@@ -29,6 +30,12 @@ struct Piece {
   std::vector<Comment> comments;
   bool blankBefore = false; // between the last comment, or the token before, and this token
 };
+
+// Columns that a text takes, one for each character.
+size_t widthOf(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return !continuesCharacter(c); }));
+}
 
 std::string_view trimmedEnd(std::string_view text) {
   size_t end = text.find_last_not_of(" \t\r\n");
@@ -151,7 +158,14 @@ private:
     if (is(at - 1, ":") || is(at - 1, "="))
       return false;
     return is(at - 1, ",") || (findOperator(pieces[at].text) && !isPrefix(at)) ||
-           (isName(at) && !findOperator(pieces[at - 1].text) && spaceBefore(at));
+           (isName(at) && !beginsClause(at - 1) && !findOperator(pieces[at - 1].text) &&
+            spaceBefore(at));
+  }
+
+  // Whether what follows belongs to a token, as the name behind `by`. Names follow names in no
+  // other place.
+  bool beginsClause(size_t at) const {
+    return is(at, "per") || is(at, "by") || is(at, "in") || is(at, "where");
   }
 
   // --- lines
@@ -221,7 +235,7 @@ private:
       bool closing = is(at, ")") || is(at, "]");
       depth -= closing;
       bool broken = interiorComments(pieces[at], base, depth);
-      size_t column = lines.back().indent + lines.back().text.size();
+      size_t column = lines.back().indent + widthOf(lines.back().text);
       if (broken || (mayBreakBefore(at) && column + 1 + chunkWidth(at, end) > lineWidth))
         newLine(base + continuation(depth, closing), false).continues = true;
       else if (spaceBefore(at))
@@ -237,10 +251,10 @@ private:
 
   // Of the tokens up to the next place for a line break.
   size_t chunkWidth(size_t at, size_t end) const {
-    size_t width = pieces[at].text.size();
+    size_t width = widthOf(pieces[at].text);
     for (size_t next = at + 1; next < end && pieces[next].comments.empty() && !mayBreakBefore(next);
          ++next)
-      width += pieces[next].text.size() + spaceBefore(next);
+      width += widthOf(pieces[next].text) + spaceBefore(next);
     return width;
   }
 
@@ -319,9 +333,9 @@ private:
     auto flush = [&] {
       size_t width = 0;
       for (const Line *line : run)
-        width = std::max(width, line->text.size());
+        width = std::max(width, widthOf(line->text));
       for (Line *line : run)
-        line->text.resize(width, ' ');
+        line->text.append(width - widthOf(line->text), ' ');
       run.clear();
     };
     for (Line &line : lines) {
@@ -364,6 +378,20 @@ Status checkSameContent(std::string_view before, std::string_view after, std::st
   return makeError(DiagId::format_changes_text, {shown(name)});
 }
 
+// With a byte order mark and line ends as `before` has them.
+static std::string encodedAs(std::string_view before, const std::string &text) {
+  std::string out(before.starts_with(byteOrderMark) ? byteOrderMark : "");
+  size_t lineEnds = 0, ofTwo = 0;
+  for (size_t i = 0; i < before.size(); ++i) {
+    lineEnds += before[i] == '\n';
+    ofTwo += before[i] == '\n' && i > 0 && before[i - 1] == '\r';
+  }
+  const bool two = lineEnds > 0 && ofTwo == lineEnds;
+  for (char c : text)
+    out += c == '\n' && two ? "\r\n" : std::string(1, c);
+  return out;
+}
+
 Result<std::string> formatText(std::string_view text, std::string_view name) {
   if (text.size() > maxFileBytes)
     return makeError(DiagId::file_too_large, {shown(name), std::to_string(maxFileBytes)});
@@ -374,7 +402,7 @@ Result<std::string> formatText(std::string_view text, std::string_view name) {
   ast::File tree = parse(tokens, findings);
   if (!findings.empty())
     return findings.takeSorted();
-  std::string result = Formatter(piecesOf(sources.text(file), tokens), tree).run();
+  std::string result = encodedAs(text, Formatter(piecesOf(sources.text(file), tokens), tree).run());
   if (result.size() > maxFileBytes)
     return makeError(DiagId::file_too_large,
                      {shown(name) + ", formatted,", std::to_string(maxFileBytes)});

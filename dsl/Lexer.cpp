@@ -27,8 +27,8 @@ public:
       : text(text), file(file), findings(findings) {}
 
   std::vector<Token> run() {
-    if (text.starts_with("\xef\xbb\xbf")) // a byte order mark, with which some editors begin
-      at = 3;
+    if (text.starts_with(byteOrderMark))
+      at = byteOrderMark.size();
     while (skipBlank())
       token();
     tokens.push_back(Token{.kind = TokenKind::EndOfFile, .span = span(at), .text = {}});

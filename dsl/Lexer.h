@@ -33,6 +33,8 @@ std::string describe(const Token &token);
 // Bytes of a source file.
 inline constexpr size_t maxFileBytes = size_t(1) << 20;
 inline constexpr size_t maxNameLength = 64;
+// With which some editors begin a text.
+inline constexpr std::string_view byteOrderMark = "\xef\xbb\xbf";
 
 // The tokens of a file, the last of which is EndOfFile. What is no token is reported and skipped.
 // The tokens point into the text that `sources` holds.

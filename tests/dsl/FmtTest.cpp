@@ -143,6 +143,49 @@ TEST(Fmt, LongEntriesAreBroken) {
   EXPECT_EQ(formatted(text), text);
 }
 
+// What a clause names stands behind its word.
+TEST(Fmt, ClausesAreBrokenBeforeTheirWords) {
+  const std::string name(50, 's'),
+      wide = std::string(57, 'a') + ": codebook [1, 2, 3, 4, 5, 6, 7, 8]";
+  EXPECT_EQ(formatted("format f { element: e2m1 remap 8 to [5, -5, 6, -6, 7, -7, 8, -8] by " +
+                      name + " " + wide + " per tensor " + wide +
+                      " in block residual fix_of_outlier: " + name +
+                      " per k[64] where absmax(x) >= 4 }"),
+            "format f {\n"
+            "  element: e2m1 remap 8 to [5, -5, 6, -6, 7, -7, 8, -8]\n"
+            "      by " +
+                name +
+                "\n"
+                "  " +
+                wide +
+                "\n"
+                "      per tensor\n"
+                "  " +
+                wide +
+                "\n"
+                "      in block\n"
+                "  residual fix_of_outlier: " +
+                name +
+                " per k[64]\n"
+                "      where absmax(x) >= 4\n"
+                "}\n");
+}
+
+TEST(Fmt, ColumnsAreCountedInCharacters) {
+  EXPECT_EQ(formatted("import \"\xc3\xbc.rho\" // a\nimport \"long.rho\" // b\n"),
+            "import \"\xc3\xbc.rho\"    // a\nimport \"long.rho\" // b\n");
+}
+
+// As editors on other systems wrote them.
+TEST(Fmt, LineEndsAndByteOrderMarksStay) {
+  const std::string mark(byteOrderMark);
+  EXPECT_EQ(formatted(mark + "gemm  g{} // a\r\n\r\n// b\r\n"),
+            mark + "gemm g {} // a\r\n\r\n// b\r\n");
+  EXPECT_EQ(formatted("gemm g {}\r\n"), "gemm g {}\r\n");
+  EXPECT_EQ(formatted("gemm g {} // a\r\n\r\n// b\n"), "gemm g {} // a\n\n// b\n");
+  EXPECT_EQ(formatted(mark), mark);
+}
+
 // Columns that would make a line too long are left out.
 TEST(Fmt, AlignmentKeepsToTheWidth) {
   const std::string name(60, 'a');
