@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <regex>
 
@@ -93,6 +94,23 @@ std::string scopeIn(const std::string &text, const std::string &word) {
   return scopes[at];
 }
 
+// What an entry of a schedule or a device may have.
+std::string valueOf(const std::string &entry) {
+  const std::vector<std::string> words = dsl::scheduleWords(entry);
+  return !words.empty() && entry != "split_k" ? words[0]
+         : entry == "product"                 ? "\"GPU\""
+         : entry == "target"                  ? "sm_90a"
+                                              : "4";
+}
+
+std::string entryThatTakes(const std::string &value) {
+  for (const dsl::Word &word : dsl::allWords())
+    for (const std::string &taken : dsl::scheduleWords(word.text))
+      if (taken == value)
+        return std::string(word.text);
+  return {};
+}
+
 // How a word is written in its place.
 std::string exampleOf(const dsl::Word &word) {
   std::string text(word.text);
@@ -117,7 +135,7 @@ std::string exampleOf(const dsl::Word &word) {
       return "  residual fix: int4";
     if (word.place == dsl::WordPlace::Entry)
       return "  " + text + " element";
-    return "  " + text + ": 4";
+    return "  " + text + ": " + valueOf(text);
   case dsl::WordPlace::Part:
     return "    : int4 " + text + (text == "where" ? " absmax(x) > 3" : " 10%");
   case dsl::WordPlace::Parameter:
@@ -136,7 +154,7 @@ std::string exampleOf(const dsl::Word &word) {
   case dsl::WordPlace::Input:
     return "    = 7 / " + text;
   case dsl::WordPlace::ScheduleValue:
-    return "    : " + text;
+    return "    " + entryThatTakes(text) + ": " + text;
   }
   return text;
 }
@@ -183,9 +201,44 @@ TEST(TextMate, EveryTypeHasAColourAndOtherNamesHaveNone) {
     EXPECT_EQ(scopeIn("= scale_" + name, name), "") << name;
   }
   // Words are no keywords where they are names.
-  for (const char *word : {"channel", "tensor", "min", "operand", "k", "tile", "value"})
-    EXPECT_EQ(scopeIn(std::string("    = 1 + ") + word, word), "") << word;
+  for (const char *word : {"channel", "tensor", "min", "operand", "k", "tile", "value", "where",
+                           "budget", "remap", "to", "by", "in"})
+    for (const char *behind : {"", " - 1", " * (2)"})
+      EXPECT_EQ(scopeIn(std::string("    = 1 + ") + word + behind, word), "") << word << behind;
+  for (const char *word : {"scales", "registers", "tables", "tile", "target", "product"})
+    EXPECT_EQ(scopeIn(std::string("  ") + word + ": f16 per channel", word),
+              "variable.other.member.rho")
+        << word;
+  EXPECT_EQ(scopeIn("  weight: shared", "shared"), "");
   EXPECT_EQ(scopeIn("  scale: f16", "scale"), "variable.other.member.rho");
+}
+
+// Where lines are broken, as rho fmt does or by hand.
+TEST(TextMate, ClausesHaveTheirColoursAtTheEndsOfLines) {
+  for (const auto &[text, word, scope] :
+       {std::array{"      by selector", "by", "keyword.other.type.rho"},
+        {"  selector: u2\n      in block", "in", "keyword.other.type.rho"},
+        {"      in block", "in", "keyword.other.type.rho"},
+        {"  high: bf16 where\n", "where", "keyword.other.part.rho"},
+        {"      where absmax(x) >= 4", "where", "keyword.other.part.rho"},
+        {"  high: bf16 budget\n", "budget", "keyword.other.part.rho"},
+        {"  element: e2m1 remap\n", "remap", "keyword.other.type.rho"},
+        {"  element: e2m1 remap 8\n", "remap", "keyword.other.type.rho"},
+        {"      remap CODE to [1, 2] by", "remap", "keyword.other.type.rho"},
+        {"      to [5, -5]", "to", "keyword.other.type.rho"},
+        {"  element: e2m1 remap 8 to [5, -5] by\n", "by", "keyword.other.type.rho"}})
+    EXPECT_EQ(scopeIn(text, word), scope) << text;
+}
+
+TEST(TextMate, UnitsPercentAndTargets) {
+  EXPECT_EQ(scopeIn("  high: bf16 budget 2.5%", "%"), "keyword.operator.rho");
+  EXPECT_EQ(scopeIn("  high: bf16 budget 2.5%", "2.5"), "constant.numeric.rho");
+  for (const char *unit : {"GHz", "GB/s", "MiB", "KiB"}) {
+    const std::string text = std::string("  clock: 1.41 ") + unit;
+    EXPECT_EQ(scopeIn(text, unit), "keyword.other.unit.rho");
+    EXPECT_EQ(scopeIn(text, "1.41"), "constant.numeric.rho");
+  }
+  EXPECT_EQ(scopeIn("  target: sm_90a", "sm_90a"), "support.constant.target.rho");
 }
 
 // What the lexer calls a number, a string or a comment is one for editors too.
