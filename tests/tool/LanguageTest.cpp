@@ -80,6 +80,10 @@ void askEverywhere(const std::string &text, size_t step) {
     for (const Completion &completion : completionsAt(view, offset))
       EXPECT_FALSE(completion.label.empty());
   }
+  for (const Symbol &symbol : symbolsOf(view)) {
+    EXPECT_LE(symbol.span.begin, symbol.nameSpan.begin);
+    EXPECT_LE(symbol.nameSpan.end, symbol.span.end);
+  }
 }
 
 TEST(LanguageTest, TextsThatAreBeingWrittenAreNoProblem) {

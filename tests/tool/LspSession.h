@@ -9,6 +9,18 @@
 
 namespace rho::test {
 
+inline constexpr char uri[] = "file:///nowhere/a%20b.rho"; // of a text without a file
+
+inline nlohmann::json place(int line, int character) {
+  return {{"line", line}, {"character", character}};
+}
+inline nlohmann::json range(int line, int begin, int end) {
+  return {{"start", place(line, begin)}, {"end", place(line, end)}};
+}
+inline int errorOf(const nlohmann::json &answer) {
+  return answer.value("error", nlohmann::json::object()).value("code", 0);
+}
+
 class LspSession {
 public:
   // With options of `rho lsp`.

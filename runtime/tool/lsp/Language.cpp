@@ -5,6 +5,7 @@
 #include "runtime/tool/lsp/Resolve.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace rho::tool::lsp {
 
@@ -119,7 +120,7 @@ private:
       for (size_t i = 0; i < format->components.size(); ++i)
         if (format->components[i].name == name())
           return describe(*format, i);
-    return fenced(source(target.file, target.token, endOfEntry()) + "\n");
+    return fenced(source(target.file, target.token, outline().endOfEntry(target.token)) + "\n");
   }
 
   std::string part() const {
@@ -127,15 +128,7 @@ private:
     if (const dsl::Format *format = view.module().findFormat(owner))
       if (std::string found = describePart(*format, name()); !found.empty())
         return found;
-    return fenced(source(target.file, target.token, endOfEntry()) + "\n");
-  }
-
-  size_t endOfEntry() const {
-    size_t end = target.token + 1;
-    while (end < target.declaration->end && !outline().isEntry(end) &&
-           outline().tokens[end].kind != TokenKind::BraceClose)
-      ++end;
-    return end;
+    return fenced(source(target.file, target.token, outline().endOfEntry(target.token)) + "\n");
   }
 
   size_t endOfParameter(uint32_t file, size_t parameter) const {
@@ -212,6 +205,35 @@ std::optional<Span> definitionAt(const View &view, size_t offset) {
     break;
   }
   return std::nullopt;
+}
+
+std::vector<Symbol> symbolsOf(const View &view) {
+  std::vector<Symbol> symbols;
+  if (!view.sources())
+    return symbols;
+  const Outline &outline = view.outline(0);
+  auto symbol = [&](Symbol::Kind kind, size_t begin, size_t name, size_t end) {
+    const Span span{0, outline.tokens[begin].span.begin, outline.tokens[end - 1].span.end};
+    return Symbol{
+        kind, std::string(outline.tokens[name].text), span, outline.tokens[name].span, {}};
+  };
+  for (const Declaration &one : outline.declarations) {
+    const std::string_view keyword = outline.keyword(one);
+    if (one.name == one.begin || keyword == "import")
+      continue;
+    const bool isFormat = keyword == "format";
+    symbols.push_back(symbol(isFormat            ? Symbol::Kind::Format
+                             : keyword == "gemm" ? Symbol::Kind::Gemm
+                                                 : Symbol::Kind::Device,
+                             one.begin, one.name, one.end));
+    std::vector<Symbol> &children = symbols.back().children;
+    for (auto [kind, tokens] :
+         {std::pair{Symbol::Kind::Component, &one.components}, {Symbol::Kind::Part, &one.parts}})
+      for (size_t token : *tokens)
+        if (isFormat)
+          children.push_back(symbol(kind, token, token, outline.endOfEntry(token)));
+  }
+  return symbols;
 }
 
 } // namespace rho::tool::lsp

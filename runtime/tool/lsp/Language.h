@@ -60,4 +60,14 @@ struct Completion {
 };
 std::vector<Completion> completionsAt(const View &view, size_t offset);
 
+// A declaration of file 0, or a component or a part of one.
+struct Symbol {
+  enum class Kind { Format, Gemm, Device, Component, Part };
+  Kind kind;
+  std::string name;
+  Span span, nameSpan;
+  std::vector<Symbol> children;
+};
+std::vector<Symbol> symbolsOf(const View &view);
+
 } // namespace rho::tool::lsp

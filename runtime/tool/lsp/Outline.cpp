@@ -55,6 +55,14 @@ size_t Outline::endOfUse(size_t token) const {
   return std::min(end + 1, declaration->end);
 }
 
+size_t Outline::endOfEntry(size_t name) const {
+  const Declaration *declaration = declarationOf(name);
+  size_t end = name + 1;
+  while (end < declaration->end && !isEntry(end) && tokens[end].kind != TokenKind::BraceClose)
+    ++end;
+  return end;
+}
+
 // What is closed by another sign is closed with that which the sign belongs to.
 static void close(const Outline &outline, std::vector<size_t> &open, TokenKind closing) {
   const TokenKind opening = closing == TokenKind::ParenClose     ? TokenKind::ParenOpen

@@ -42,6 +42,8 @@ struct Outline {
   }
   // Behind a use, `name` or `name(...)`, that begins at a token.
   size_t endOfUse(size_t token) const;
+  // Behind the entry of a block that a name stands at the beginning of.
+  size_t endOfEntry(size_t name) const;
 };
 
 // Tokens point into the text that `sources` holds.

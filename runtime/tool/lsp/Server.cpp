@@ -46,6 +46,32 @@ int kindOf(Completion::Kind kind) {
   return 1;
 }
 
+int kindOf(Symbol::Kind kind) {
+  switch (kind) {
+  case Symbol::Kind::Format:
+    return 23; // Struct
+  case Symbol::Kind::Gemm:
+    return 12; // Function
+  case Symbol::Kind::Device:
+    return 19; // Object
+  case Symbol::Kind::Component:
+  case Symbol::Kind::Part:
+    return 8; // Field
+  }
+  return 1;
+}
+
+Json toJson(const std::vector<Symbol> &symbols, const LineIndex &lines) {
+  Json all = Json::array();
+  for (const Symbol &symbol : symbols)
+    all.push_back({{"name", symbol.name},
+                   {"kind", kindOf(symbol.kind)},
+                   {"range", rangeOf(lines, symbol.span)},
+                   {"selectionRange", rangeOf(lines, symbol.nameSpan)},
+                   {"children", toJson(symbol.children, lines)}});
+  return all;
+}
+
 struct Document {
   std::string uri;            // as the editor writes it
   std::string name;           // its path, or its URI where it is no file
@@ -143,6 +169,7 @@ private:
         {"textDocument/definition", &Server::definition},
         {"textDocument/completion", &Server::completion},
         {"textDocument/formatting", &Server::formatting},
+        {"textDocument/documentSymbol", &Server::symbols},
     };
     static const std::map<std::string_view, Handler> notifications = {
         {"exit", &Server::exit},
@@ -180,12 +207,14 @@ private:
         at(params, {"capabilities", "workspace", "didChangeWatchedFiles", "dynamicRegistration"});
     watchable = dynamic && *dynamic == true;
     Json sync = {{"openClose", true}, {"change", 1}, {"save", true}}; // 1: whole texts
+    Json triggers = Json::array({":", "=", "(", "[", ",", "\"", "/"});
     return Json{{"capabilities",
                  {{"positionEncoding", "utf-16"},
                   {"textDocumentSync", std::move(sync)},
                   {"hoverProvider", true},
                   {"definitionProvider", true},
-                  {"completionProvider", Json::object()},
+                  {"completionProvider", {{"triggerCharacters", std::move(triggers)}}},
+                  {"documentSymbolProvider", true},
                   {"documentFormattingProvider", true}}},
                 {"serverInfo", {{"name", "rho"}, {"version", RHO_VERSION}}}};
   }
@@ -419,6 +448,12 @@ private:
       }
       return items;
     });
+  }
+
+  Reply symbols(const Json &params) {
+    const Document *document = documentOf(params);
+    return document ? Reply(toJson(symbolsOf(*document->view), LineIndex(document->text)))
+                    : noDocument();
   }
 
   Reply formatting(const Json &params) {
