@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 using namespace rho;
@@ -63,7 +64,8 @@ TEST(CompletionTest, DevicesHaveTargetsAndRates) {
   EXPECT_THAT(
       completed("device tensor {\n  target: |\n}\n"),
       AllOf(IsSupersetOf({"sm_80", "sm_90a", "sm_100a", "sm_121a"}), Not(Contains("clock"))));
-  EXPECT_THAT(completed("device d {\n  sms: |\n}\n"), IsEmpty());
+  for (const char *value : {"sms: |", "product: \"|\"", "product: \"|"})
+    EXPECT_THAT(completed("device d {\n  " + std::string(value) + "\n}\n"), IsEmpty()) << value;
   EXPECT_THAT(completed("device tensor {\n  |\n}\n"), IsSupersetOf({"target", "clock", "mma"}));
   for (const char *block : {"tensor", "mma"})
     EXPECT_THAT(completed("device d {\n  throughput {\n    ffma: 1\n  }\n  " + std::string(block) +
@@ -124,7 +126,7 @@ TEST(CompletionTest, ClausesOfRemaps) {
   EXPECT_THAT(element("remap 8 |"), ElementsAre("to"));
   EXPECT_THAT(element("remap 8 to |"), IsEmpty());
   for (const char *open : {"remap 8 to [|", "remap 8 to [5, -|", "remap 8 to [5, |"})
-    EXPECT_THAT(element(open), ElementsAre("scale", "choice")) << open;
+    EXPECT_THAT(element(open), ElementsAre("G", "scale", "choice")) << open;
   EXPECT_THAT(element("remap 8 to [5 |"), IsEmpty());
   EXPECT_THAT(element("remap 8 to [5, -5] |"), ElementsAre("by"));
   EXPECT_THAT(element("remap 8 to [5, -5] by |"), ElementsAre("scale", "choice"));
@@ -173,7 +175,8 @@ TEST(CompletionTest, ClausesOfParts) {
     EXPECT_THAT(part(rule), ElementsAre("absmax", "min", "max", "bit_floor", "x", "G")) << rule;
   EXPECT_THAT(part("f16 where max(x) |"), IsEmpty());
   EXPECT_THAT(part("f16 where max(x) >= 1 |"), ElementsAre("budget"));
-  EXPECT_THAT(part("f16 where max(x) >= 1 budget |"), IsEmpty());
+  EXPECT_THAT(part("f16 where max(x) >= 1 budget |"), ElementsAre("G"));
+  EXPECT_THAT(part("f16 budget 1 |"), IsEmpty());
   EXPECT_THAT(part("f16 budget 1% |"), IsEmpty());
   EXPECT_THAT(inFormat("residual |"), IsEmpty());
   EXPECT_THAT(inFormat("residual fix |"), IsEmpty());
@@ -192,7 +195,10 @@ TEST(CompletionTest, ArgumentsAreOfTheirParameters) {
   const std::string declared = "format int4(G: int = 128, T: type = f16, F: format = f16) {\n}\n";
   EXPECT_THAT(completed(declared + "gemm g(H: int = 3) {\n  weight: int4(|"),
               ElementsAre("H", "G", "T", "F"));
-  EXPECT_THAT(completed(declared + "gemm g(H: int = 3) {\n  weight: int4(G = |"), ElementsAre("H"));
+  for (const char *value : {"G = |", "G = -|", "-|", "T = codebook [|"})
+    EXPECT_THAT(completed(declared + "gemm g(H: int = 3) {\n  weight: int4(" + value),
+                ElementsAre("H"))
+        << value;
   EXPECT_THAT(completed(declared + "gemm g {\n  weight: int4(3, |"),
               AllOf(IsSupersetOf({"s8", "codebook", "T", "F"}), Not(Contains("G"))));
   EXPECT_THAT(completed(declared + "gemm g {\n  weight: int4(T = f16, |"), ElementsAre("G", "F"));
@@ -265,6 +271,50 @@ TEST(CompletionTest, ImportsAreFilesAndTheLibrary) {
   EXPECT_THAT(paths("import \"|\"\n", nullptr), ElementsAre("library"));
   EXPECT_THAT(paths("import |\"a.rho\"", dsl::readSource), IsEmpty());
   fs::remove_all(folder);
+}
+
+// Whether a token is a name that is declared there, one of a unit or of the many types that nobody
+// lists.
+bool isOfNoList(const Outline &outline, size_t token) {
+  const Declaration &in = *outline.declarationOf(token);
+  auto isAmong = [&](const std::vector<size_t> &names) {
+    return std::find(names.begin(), names.end(), token) != names.end();
+  };
+  const bool isUnit =
+      outline.keyword(in) == "device" && outline.tokens[token + 1].kind != dsl::TokenKind::Colon &&
+      outline.tokens[token - 1].kind != dsl::TokenKind::Colon && !outline.isEntry(token);
+  const std::string name(outline.tokens[token].text);
+  const std::vector<std::string> all = dsl::ElementType::allNames();
+  const bool isUncommon =
+      dsl::ElementType::fromName(name) && std::find(all.begin(), all.end(), name) == all.end();
+  return token == in.name || isUnit || isUncommon || isAmong(in.parameters) || isAmong(in.parts) ||
+         (outline.keyword(in) == "format" && isAmong(in.components));
+}
+
+// Every name in right texts was offered where it stands.
+TEST(CompletionTest, OffersWhatRightTextsSay) {
+  size_t names = 0;
+  auto check = [&](const std::string &text, const std::string &path) {
+    const View view(text, path, dsl::readSource);
+    const Outline &outline = view.outline(0);
+    for (size_t i = 0; i + 1 < outline.tokens.size(); ++i) {
+      const dsl::Token &token = outline.tokens[i];
+      if (token.kind != dsl::TokenKind::Name || isOfNoList(outline, i))
+        continue;
+      ++names;
+      std::vector<std::string> labels;
+      for (const Completion &one : completionsAt(view, token.span.begin))
+        labels.push_back(one.label);
+      EXPECT_THAT(labels, Contains(std::string(token.text)))
+          << path << ", in front of '" << text.substr(token.span.begin, 40) << "'";
+    }
+  };
+  const std::string root = std::string(RHO_SOURCE_DIR) + "/";
+  for (const char *folder : {"kernels", "tests/dsl/pass"})
+    for (const auto &entry : std::filesystem::recursive_directory_iterator(root + folder))
+      if (entry.path().extension() == ".rho")
+        check(tool::readText(entry.path().string()).value(), entry.path().string());
+  EXPECT_GT(names, 2000U);
 }
 
 } // namespace

@@ -36,10 +36,12 @@ public:
   }
 
   std::vector<Completion> run() {
-    if (const dsl::Token *string = stringAround())
-      offer.paths(*string, offset);
-    else if (!isInComment())
+    if (const std::optional<size_t> string = stringAround()) {
+      if (*string > 0 && outline.tokens[*string - 1].text == "import")
+        offer.paths(outline.tokens[*string], offset);
+    } else if (!isInComment()) {
       inText();
+    }
     return offer.take();
   }
 
@@ -58,8 +60,8 @@ private:
   std::string_view before(size_t tokens = 1) const {
     return at >= tokens ? outline.tokens[at - tokens].text : "";
   }
-  bool isBehind(const std::vector<std::string_view> &words, size_t tokens = 1) const {
-    return std::find(words.begin(), words.end(), before(tokens)) != words.end();
+  bool isBehind(const std::vector<std::string_view> &words) const {
+    return std::find(words.begin(), words.end(), before()) != words.end();
   }
   // Of a `]` before the place: what stands before its `[`.
   std::string_view beforeBrackets() const {
@@ -78,17 +80,16 @@ private:
     return gap.substr(gap.rfind('\n') + 1).find("//") != std::string_view::npos;
   }
 
-  // That of an import which the place is in.
-  const dsl::Token *stringAround() const {
-    auto isAround = [&](size_t index) {
+  // The token of the string that the place is in.
+  std::optional<size_t> stringAround() const {
+    for (size_t index : {at, at == 0 ? at : at - 1}) {
       const dsl::Token &token = outline.tokens[index];
       const bool closed = token.text.size() + 2 == token.span.end - token.span.begin;
-      return token.kind == TokenKind::String && token.span.begin < offset &&
-             offset <= token.span.end - closed;
-    };
-    return isAround(at)                 ? &outline.tokens[at]
-           : at > 0 && isAround(at - 1) ? &outline.tokens[at - 1]
-                                        : nullptr;
+      if (token.kind == TokenKind::String && token.span.begin < offset &&
+          offset <= token.span.end - closed)
+        return index;
+    }
+    return std::nullopt;
   }
 
   // --- entries of a block
@@ -167,6 +168,8 @@ private:
   }
 
   void inArguments() {
+    if (is(open, TokenKind::BracketOpen)) // of a codebook
+      return offer.parameters({"int"});
     const Target callee = findCallee(view, open);
     if (callee.kind == Target::Kind::None)
       return;
@@ -179,6 +182,8 @@ private:
           offer.given(kindOf(parameter), true);
       return;
     }
+    if (before() == "-")
+      return offer.parameters({"int"});
     if (before() != "(" && before() != ",")
       return;
     std::set<std::string_view> named;
@@ -296,9 +301,9 @@ private:
     const bool isElement = declaration->components.empty() || declaration->components[0] == entry;
     if (isInBrackets()) {
       const std::string_view of = outline.tokens[open - 1].text;
-      if (of != "to")
+      if (isOperandNext())
         offer.parameters({"int"});
-      else if (isOperandNext())
+      if (of == "to" && isOperandNext())
         offer.components(1);
       return;
     }
@@ -394,6 +399,8 @@ private:
 
   // Behind `where` or `budget`.
   void inSelection(size_t entry) {
+    if (before() == "budget")
+      return offer.parameters({"int"});
     if (inEntry(entry, "budget"))
       return;
     if (isOperandNext())
