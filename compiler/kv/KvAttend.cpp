@@ -37,8 +37,8 @@ private:
   // Parameters.
   Value keyCache, valueCache, table, queries, tailKeys, tailValues;
   Value columns, scale;
-  // Of head lane / 4, in the order of channelPlace: as they are, in pairs, and scaled.
-  std::vector<Value> queryWords, query;
+  Value queriesExist, queriesAt;        // of head lane / 4
+  std::vector<Value> queryWords, query; // its pairs, and scaled in the order of channelPlace
 
   State emptyState() {
     State state{constantF32(-infinityF32), constantF32(-infinityF32), constantF32(0),
@@ -105,18 +105,26 @@ private:
 
   // Of head lane / 4 of the set; those past it are 0.
   void loadQueries() {
-    Value head = div(lane, 4), exists = less(head, heads);
-    head = select(exists, head, i32(0));
+    Value head = div(lane, 4);
+    queriesExist = less(head, heads);
+    head = select(queriesExist, head, i32(0));
     Value row = add(add(mul(sequence, shape.queryHeads), mul(kvHead, shape.sharing())),
                     add(mul(set, setHeads), head));
-    Value at = add(mul(widen(row), shape.headDim * 2), widen(mul(mod(lane, 4), 4)));
-    Value factor = select(exists, scale, constantF32(0));
-    for (int64_t piece = 0; piece < shape.headDim / 8; ++piece) { // pairs of channels, 8 apart
-      Value word = load(builder.getI32Type(), globalAt(queries, add(at, piece * 16)), 4);
-      queryWords.push_back(select(exists, word, i32(0)));
+    queriesAt = add(mul(widen(row), shape.headDim * 2), widen(mul(mod(lane, 4), 4)));
+    queryWords = loadedQueries();
+    for (Value word : queryWords)
       for (Value number : widenPair(word, bf16))
-        query.push_back(mulF(number, factor));
+        query.push_back(mulF(number, scale));
+  }
+
+  // In pairs of channels, 8 apart.
+  std::vector<Value> loadedQueries() {
+    std::vector<Value> words;
+    for (int64_t piece = 0; piece < shape.headDim / 8; ++piece) {
+      Value word = load(builder.getI32Type(), globalAt(queries, add(queriesAt, piece * 16)), 4);
+      words.push_back(select(queriesExist, word, i32(0)));
     }
+    return words;
   }
 
   // Operand B of scores, two registers for 16 channels, of slopes that channels have.
@@ -355,7 +363,7 @@ private:
         first, tokens, i32(warps * tailStep), start, [&](Value begin, mlir::ValueRange before) {
           Step step{};
           step.tokens = tailStep;
-          step.queries = queryWords;
+          step.queries = loadedQueries(); // again: they would take registers of all steps of pages
           step.scaling = scale;
           step.offsets = scoreOffsets({});
           step.exists = [&](int64_t row) {
