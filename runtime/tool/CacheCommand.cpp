@@ -54,10 +54,6 @@ Result<std::unique_ptr<Parts>> openPartsAlone(const Options &options) {
     return makeError(DiagId::option_conflict,
                      {dsl::shown(options.files()[0]), "rho " + std::string(options.commandName()),
                       "it works on the cache folder, which --cache-dir names"});
-  std::error_code error;
-  if (const std::string named = options.text("--cache-dir");
-      !named.empty() && !std::filesystem::exists(named, error))
-    return makeError(DiagId::file_not_readable, {named, "there is no such folder"});
   return openParts(options);
 }
 
