@@ -88,6 +88,8 @@ public:
   // Synchronous; bytes > 0.
   virtual Status write(DevicePointer to, const void *from, int64_t bytes) = 0;
   virtual Status read(DevicePointer from, void *to, int64_t bytes) = 0;
+  // In the order of the stream, which is not being captured; `from` may go when it returns.
+  virtual Status writeInOrder(DevicePointer to, const void *from, int64_t bytes, Stream stream) = 0;
   virtual Status synchronize(Stream stream) = 0;
 
   // PTX -> machine code that load() takes beside the image; empty where PTX itself is executed.

@@ -83,6 +83,10 @@ public:
     return memory.read(from, to, bytes);
   }
 
+  Status writeInOrder(DevicePointer to, const void *from, int64_t bytes, Stream) override {
+    return write(to, from, bytes);
+  }
+
   Status synchronize(Stream) override { return Done{}; }
 
   Result<std::string> assemble(const compiler::KernelImage &) override { return std::string(); }

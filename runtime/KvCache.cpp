@@ -434,8 +434,10 @@ Result<KvBatch> KvCache::batch(std::span<const int32_t> lengths, std::span<const
   });
 }
 
-Status KvCache::update(const KvBatch &batch, std::span<const int32_t> lengths,
-                       std::span<const int32_t> table) const {
+Status
+KvCache::updateBy(const KvBatch &batch, std::span<const int32_t> lengths,
+                  std::span<const int32_t> table,
+                  const std::function<Status(Buffer &, const void *, int64_t)> &write) const {
   if (Status own = checkOwn(batch, "batch"); !own)
     return own;
   return onHost([&]() -> Status {
@@ -448,12 +450,26 @@ Status KvCache::update(const KvBatch &batch, std::span<const int32_t> lengths,
     if (!pages)
       return pages.error();
     const std::vector<compiler::KvItem> items = itemsOf(*pimpl, b, lengths, *pages);
-    Status written = b.items.write(items.data(), std::span(items).size_bytes());
-    if (written)
-      written = b.table.write(table.data(), b.sequences * b.columns * 4);
+    Status written = write(b.items, items.data(), std::span(items).size_bytes());
+    if (written && !table.empty())
+      written = write(b.table, table.data(), b.sequences * b.columns * 4);
     if (written)
       b.parts = partsOf(items);
     return written;
+  });
+}
+
+Status KvCache::update(const KvBatch &batch, std::span<const int32_t> lengths,
+                       std::span<const int32_t> table) const {
+  return updateBy(batch, lengths, table, [](Buffer &to, const void *from, int64_t bytes) {
+    return to.write(from, bytes);
+  });
+}
+
+Status KvCache::update(const KvBatch &batch, std::span<const int32_t> lengths,
+                       std::span<const int32_t> table, Stream stream) const {
+  return updateBy(batch, lengths, table, [&](Buffer &to, const void *from, int64_t bytes) {
+    return pimpl->backend->writeInOrder(to.address(), from, bytes, stream);
   });
 }
 

@@ -19,11 +19,13 @@
 // Copies of a KvCache and of a KvBatch are the same pages and workspace. A batch serves one launch
 // at a time; several batches may be attended on several streams, and quantize() is before or after
 // that. A cache, its KvJobs and its KvBatches live until their launches have ended, and as long as
-// a graph has them. create(), jobs(), batch() and update() copy to the device and wait for it.
+// a graph has them. create(), jobs(), batch() and the first update() copy to the device and wait
+// for it.
 #pragma once
 
 #include "runtime/Rho.h"
 
+#include <functional>
 #include <span>
 
 namespace rho {
@@ -114,6 +116,10 @@ public:
   // columns allow. Errors: those of batch(), kv_other_cache.
   Status update(const KvBatch &batch, std::span<const int32_t> lengths,
                 std::span<const int32_t> table) const;
+  // The same behind what is in the stream already, and before what comes, launches among them:
+  // waits for nothing. Other errors: cuda_call_failed where the stream is being captured.
+  Status update(const KvBatch &batch, std::span<const int32_t> lengths,
+                std::span<const int32_t> table, Stream stream) const;
   // One query token of each sequence: queries and output [sequence][queryHeads][headDim], tails
   // [sequence][pageTokens][kvHeads][headDim], of which the first length % pageTokens tokens are
   // read. All in device memory, 16-byte aligned, the tails also where nothing is read of them.
@@ -135,6 +141,9 @@ public:
 private:
   std::shared_ptr<const Impl> pimpl;
 
+  Status updateBy(const KvBatch &batch, std::span<const int32_t> lengths,
+                  std::span<const int32_t> table,
+                  const std::function<Status(Buffer &, const void *, int64_t)> &write) const;
   // That this is a cache, which jobs or a batch serve. Errors: empty_handle, kv_other_cache.
   template <class Own> Status checkOwn(const Own &own, const char *what) const;
 };

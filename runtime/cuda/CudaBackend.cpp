@@ -79,6 +79,25 @@ public:
     return check(driver, driver.memcpyDtoH(to, from, static_cast<size_t>(bytes)), "cuMemcpyDtoH");
   }
 
+  Status writeInOrder(DevicePointer to, const void *from, int64_t bytes, Stream stream) override {
+    const ContextScope scope(driver, context->handle, CAPTURE_MODE_THREAD_LOCAL);
+    if (!scope.entered())
+      return scope.entered().error();
+    auto *const order = static_cast<CUstream>(stream);
+    int capturing = 0; // a graph would read the caller's memory when it is launched
+    if (Status asked =
+            check(driver, driver.streamIsCapturing(order, &capturing), "cuStreamIsCapturing");
+        !asked)
+      return asked;
+    if (capturing != 0)
+      return makeError(DiagId::cuda_call_failed,
+                       {"cuMemcpyHtoDAsync", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+                        "the stream is being captured"});
+    // The driver has copied what is not page-locked before it returns.
+    return check(driver, driver.memcpyHtoDAsync(to, from, static_cast<size_t>(bytes), order),
+                 "cuMemcpyHtoDAsync");
+  }
+
   Status synchronize(Stream stream) override {
     const ContextScope scope(driver, context->handle, CAPTURE_MODE_THREAD_LOCAL);
     if (!scope.entered())

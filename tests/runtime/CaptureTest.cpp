@@ -67,6 +67,11 @@ TEST_F(CaptureTest, LaunchesOfEachKindAreCaptured) {
   for (const Status &call : calls)
     EXPECT_TRUE(call) << call.error().str();
   EXPECT_FALSE(fake().capture->broken);
+  // A graph would copy from memory that is the caller's.
+  EXPECT_EQ(cache->update(*batch, lengths, table, stream).error().str(),
+            "error: cuMemcpyHtoDAsync failed with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (the "
+            "stream is being captured) [cuda_call_failed]\n");
+  EXPECT_FALSE(fake().capture->broken);
   EXPECT_GE(fake().launches.size(), 8U); // with one of the input transform at least
   for (const FakeLaunch &launch : fake().launches)
     EXPECT_EQ(static_cast<Stream>(launch.stream), stream);

@@ -97,6 +97,9 @@ TEST(CudaBackend, MemoryIsZeroedAndReturned) {
   char bytes[100];
   ASSERT_TRUE(backend->read(address, bytes, 100));
   EXPECT_EQ(std::string(bytes, 100), std::string(100, '\0'));
+  ASSERT_TRUE(backend->writeInOrder(address, "in order", 8, nullptr));
+  ASSERT_TRUE(backend->read(address, bytes, 8));
+  EXPECT_EQ(std::string(bytes, 8), "in order");
   EXPECT_EQ(fake().allocations, 1);
   backend->release(address);
   EXPECT_EQ(fake().allocations, 0);
@@ -109,7 +112,8 @@ TEST(CudaBackend, CallsNothingOutsideItsContext) {
   char bytes[100] = {};
   fake().pushResult = CUDA_ERROR_OUT_OF_MEMORY;
   const Status statuses[] = {backend->write(address, bytes, 100),
-                             backend->read(address, bytes, 100), backend->synchronize(nullptr)};
+                             backend->read(address, bytes, 100), backend->synchronize(nullptr),
+                             backend->writeInOrder(address, bytes, 100, nullptr)};
   for (const Status &status : statuses) {
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().diagnostics[0].id, DiagId::cuda_call_failed);

@@ -145,6 +145,15 @@ Driver makeDriver() {
     std::memcpy(reinterpret_cast<void *>(to), from, bytes);
     return besideCaptures();
   };
+  d.memcpyHtoDAsync = [](CUdeviceptr to, const void *from, size_t bytes,
+                         CUstream stream) -> CUresult {
+    std::memcpy(reinterpret_cast<void *>(to), from, bytes);
+    return usesStream(stream);
+  };
+  d.streamIsCapturing = [](CUstream stream, int *status) -> CUresult {
+    *status = fake().capture ? 1 : 0;
+    return usesStream(stream);
+  };
   d.memcpyDtoH = [](void *to, CUdeviceptr from, size_t bytes) -> CUresult {
     std::memcpy(to, reinterpret_cast<void *>(from), bytes);
     return besideCaptures();

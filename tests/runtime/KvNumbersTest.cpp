@@ -1,4 +1,5 @@
 // What attention makes of numbers that are hard to weigh: on the emulator, of one head.
+#include "runtime/cuda/Timing.h"
 #include "tests/runtime/KvFixture.h"
 
 #include <gtest/gtest.h>
@@ -105,6 +106,56 @@ TEST(KvNumbers, TokensOfAScoreOfMinusInfinityHaveNoWeight) {
 TEST(KvNumbers, ASequenceWithoutTokensHasZeros) {
   EXPECT_EQ(Head(ScalarType::F16).output(0, always(1), always(1), always(1)),
             std::vector<double>(64, 0));
+}
+
+// A batch that grows while launches are under way.
+TEST(KvNumbers, UpdatesTakeTheirTurnInAStream) {
+  for (std::string_view target : {std::string_view("sm_80"), gpu}) {
+    const KvFixture f = KvFixture::make(target);
+    if (!f.device.valid())
+      continue;
+    KvCacheOptions options = optionsFor("f16", "f16");
+    options.pageTokens = 16;
+    options.pages = 64;
+    const KvCache cache = cacheOf(f, options);
+    const auto type = dsl::ElementType::get("f16");
+    const int64_t row = options.kvHeads * options.headDim, page = options.pageTokens * row;
+    // Page i has values of i.
+    KvNumbers keys(type, static_cast<size_t>(64 * page)), values = keys;
+    std::vector<KvJob> jobs;
+    for (int32_t i = 0; i < 64; ++i) {
+      jobs.push_back({i, i});
+      std::fill_n(values.codes.begin() + i * page, page, static_cast<uint16_t>(type.encode(i)));
+    }
+    const Buffer keysIn = f.upload(keys), valuesIn = f.upload(values);
+    const Result<KvJobs> list = cache.jobs(jobs);
+    ASSERT_GOOD(list);
+    Stream stream = nullptr;
+    Result<cuda::OwnedStream> own =
+        target == gpu ? cuda::OwnedStream::create(f.device) : makeError(DiagId::bad_range, {});
+    if (own)
+      stream = own->get();
+    ASSERT_TRUE(cache.quantize(*list, keysIn.address(), valuesIn.address(), row, stream));
+    std::vector<int32_t> table(1, 0);
+    const Result<KvBatch> batch = cache.batch(std::vector<int32_t>{16}, table, 1);
+    ASSERT_GOOD(batch);
+    const int64_t outputs = options.queryHeads * options.headDim;
+    const Buffer out = f.upload(KvNumbers(type, static_cast<size_t>(64 * outputs)));
+    for (int32_t i = 0; i < 64; ++i) {
+      table[0] = i; // the caller's own again at once
+      ASSERT_TRUE(cache.update(*batch, std::vector<int32_t>{16}, table, stream));
+      table[0] = -1;
+      const auto at = out.address() + static_cast<uint64_t>(i * outputs * 2);
+      ASSERT_TRUE(
+          cache.attend(*batch, keysIn.address(), keysIn.address(), valuesIn.address(), at, stream));
+    }
+    ASSERT_TRUE(f.device.synchronize(stream));
+    KvNumbers got(type, static_cast<size_t>(64 * outputs));
+    ASSERT_TRUE(out.read(got.codes.data(), got.bytes()));
+    for (int64_t launch = 0; launch < 64; ++launch)
+      for (int64_t i = 0; i < outputs; ++i)
+        ASSERT_EQ(got[launch * outputs + i], static_cast<double>(launch)) << target;
+  }
 }
 
 // However the sequence is divided, and wherever the token is.
