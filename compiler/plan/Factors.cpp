@@ -1,4 +1,4 @@
-// The value of a format as a product: the factor with the element, scales and a constant.
+// The value of a format as a product: what of it has the element, scales and a constant.
 #include "compiler/plan/Placement.h"
 
 #include "dsl/Expressions.h"
@@ -18,10 +18,7 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
   Factors result;
   for (const dsl::ExprPtr &part : dsl::factorsOf(format.value)) {
     if (mentions(*part, 0)) {
-      if (result.core)
-        return errorAt(DiagId::unsupported_value,
-                       {format.name, "the element stands in two factors"}, span, sources);
-      result.core = part;
+      result.core = result.core ? dsl::binary(Expr::Op::Mul, result.core, part) : part;
     } else if (part->kind == Expr::Kind::Component) {
       const dsl::Component &component = format.components[part->component];
       result.scales.push_back({weight, part->component, component.extent,

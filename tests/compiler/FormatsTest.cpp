@@ -183,6 +183,21 @@ TEST(Scales, BesideADecodeThatLeavesOutTooMuchAreWithinTheBound) {
       expectWithinBound(weight, activation, way);
 }
 
+// Several factors of the element are one function of it.
+TEST(Elements, InSeveralFactorsAreWithinTheBound) {
+  for (const char *value :
+       {"element * element", "(element - 8) * element", "element * scale * element"})
+    for (const char *activation : {"f16", "bf16", "int8_token"}) {
+      const bool hasScale = std::string_view(value).find("scale") != std::string_view::npos;
+      const Weight weight{"w", "format w { element: " + std::string(value[0] == '(' ? "u4" : "s4") +
+                                   " scale: f16 per k[64] value = " + value +
+                                   (hasScale ? "" : " * scale") +
+                                   " encode { scale = absmax(x) / 64 } }\n"};
+      for (const Way &way : {uniform, warpgroups})
+        expectWithinBound(weight, activation, way);
+    }
+}
+
 // A special value of the tensor with the selector in its spare bits, or that is the selector.
 TEST(Remap, OfANumberThatStandsBesideTheSelectorIsWithinTheBound) {
   for (const std::string components :

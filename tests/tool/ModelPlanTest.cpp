@@ -321,10 +321,10 @@ TEST_F(Planned, NamesAreShownAsTheyAre) {
 TEST_F(Planned, GemmsThatAreNotPossibleAreSaid) {
   dsl::Module other =
       dsl::parseModule(
-          "format square { element: s4 scale: f16 per channel value = element * element * "
-          "scale encode { scale = absmax(x) / 49 } }\n"
+          "format coded { element: s4 zero: s4 per channel scale: f16 per channel value = "
+          "(element - zero) * element * scale encode { scale = 1 zero = 1 } }\n"
           "format x { element: s8 scale: f32 per token value = element * scale }\n"
-          "gemm squares { weight: square activation: x output: f16 }",
+          "gemm squares { weight: coded activation: x output: f16 }",
           "t.rho", nullptr)
           .value();
   model.m = {16};
@@ -339,9 +339,10 @@ TEST_F(Planned, GemmsThatAreNotPossibleAreSaid) {
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(
       none.error().str(),
-      "error: layer 'q_proj' of n = 4096, k = 4096 has no gemm at m = 16: the value of "
-      "'square' is no product of one factor with the element and scales: the element stands in "
-      "two factors [plan_no_candidate]\n");
+      "error: layer 'q_proj' of n = 4096, k = 4096 has no gemm at m = 16: no decode from "
+      "'(element - zero) * element' of 'coded' to bf16 operands, which activation 'x' needs: none "
+      "is known for such expressions of what numbers share, element - zero and element * step + "
+      "origin have one [plan_no_candidate]\n");
 }
 
 } // namespace
