@@ -59,10 +59,10 @@ inline constexpr const char *mixedActivation =
 // A weight that no kernel decodes.
 inline constexpr const char *weightWithoutKernels = "format w {\n"
                                                     "  element: s4\n"
-                                                    "  scale: f16 per k[64]\n"
-                                                    "  value = element * element * scale\n"
+                                                    "  zero:  s4 per k[64]\n"
+                                                    "  value = (element - zero) * element\n"
                                                     "  encode {\n"
-                                                    "    scale = absmax(x) / 49\n"
+                                                    "    zero = 1\n"
                                                     "  }\n"
                                                     "}\n"
                                                     "gemm g {\n"

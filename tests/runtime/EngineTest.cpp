@@ -243,7 +243,7 @@ TEST_F(EngineTest, TheEnvironmentNamesTheFolder) {
 TEST_F(EngineTest, WhatNoKernelComputesIsRefusedWithItsPlace) {
   Result<Gemm> gemm = engine().compile(parsed(weightWithoutKernels), "", shape);
   ASSERT_FALSE(gemm);
-  EXPECT_EQ(gemm.error().diagnostics[0].id, DiagId::unsupported_value);
+  EXPECT_EQ(gemm.error().diagnostics[0].id, DiagId::no_decode);
   EXPECT_EQ(gemm.error().diagnostics[0].rendered.substr(0, 21), "test.rho:10:11: error");
 }
 
