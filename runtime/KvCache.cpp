@@ -124,15 +124,13 @@ bool shareMemory(const std::unordered_set<int32_t> &blocks, int64_t distance, in
   return (beside < row && areApart(apart)) || (stride - beside < row && areApart(apart + 1));
 }
 
-// Blocks of the caller to pages or back, keys and values.
-Status moveBlocks(const KvCache::Impl &cache, const KvJobs::Impl &jobs, const Kernel &keyKernel,
-                  const Kernel &valueKernel, DevicePointer keys, DevicePointer values,
-                  int64_t stride, Stream stream) {
+// Errors: null_pointer, misaligned_pointer, kv_shape.
+Status checkBlocks(const compiler::KvShape &shape, const KvJobs::Impl &jobs, DevicePointer keys,
+                   DevicePointer values, int64_t stride) {
   if (Status good = checkPointer(keys, "keys", dataAlignment); !good)
     return good;
   if (Status good = checkPointer(values, "values", dataAlignment); !good)
     return good;
-  const compiler::KvShape &shape = cache.layout.shape;
   if (int64_t row = shape.kvHeads * shape.headDim;
       stride < row || stride % 2 != 0 || stride > mostStride)
     return badShape("the stride of tokens", stride,
@@ -142,6 +140,14 @@ Status moveBlocks(const KvCache::Impl &cache, const KvJobs::Impl &jobs, const Ke
   if (int64_t most = mostNumbers / (shape.pageTokens * stride); last >= most)
     return badShape("a block", last,
                     "with this stride there are addresses for " + std::to_string(most));
+  return Done{};
+}
+
+// Blocks of the caller to pages or back, keys and values.
+Status moveBlocks(const KvCache::Impl &cache, const KvJobs::Impl &jobs, const Kernel &keyKernel,
+                  const Kernel &valueKernel, DevicePointer keys, DevicePointer values,
+                  int64_t stride, Stream stream) {
+  const compiler::KvShape &shape = cache.layout.shape;
   auto launch = [&](const Kernel &kernel, const Buffer &pages, DevicePointer outside) {
     DevicePointer page = pages.address(), list = jobs.jobs.address();
     const LaunchArgument arguments[] = {{&page, 8}, {&outside, 8}, {&list, 8}, {&stride, 8}};
@@ -356,6 +362,8 @@ Status KvCache::quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer v
     return own;
   if (Status once = checkOnce("page", jobs.pimpl->page); !once)
     return once;
+  if (Status good = checkBlocks(pimpl->layout.shape, *jobs.pimpl, keys, values, stride); !good)
+    return good;
   return moveBlocks(*pimpl, *jobs.pimpl, *pimpl->quantizeKeys, *pimpl->quantizeValues, keys, values,
                     stride, stream);
 }
@@ -366,14 +374,12 @@ Status KvCache::dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer
     return own;
   if (Status once = checkOnce("block", jobs.pimpl->block); !once)
     return once;
-  for (auto [pointer, what] : {std::pair{keys, "keys"}, {values, "values"}})
-    if (Status good = checkPointer(pointer, what, dataAlignment); !good)
-      return good;
   const compiler::KvShape &shape = pimpl->layout.shape;
-  const int64_t row = shape.kvHeads * shape.headDim;
+  if (Status good = checkBlocks(shape, *jobs.pimpl, keys, values, stride); !good)
+    return good;
   const auto distance = static_cast<int64_t>((std::max(keys, values) - std::min(keys, values)) / 2);
-  if (stride >= row && // else an error below
-      shareMemory(jobs.pimpl->blocks, distance, row, stride, shape.pageTokens))
+  if (shareMemory(jobs.pimpl->blocks, distance, shape.kvHeads * shape.headDim, stride,
+                  shape.pageTokens))
     return makeError(DiagId::buffers_overlap, {"values", "keys"});
   return moveBlocks(*pimpl, *jobs.pimpl, *pimpl->dequantizeKeys, *pimpl->dequantizeValues, keys,
                     values, stride, stream);

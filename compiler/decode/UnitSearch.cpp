@@ -25,6 +25,19 @@ struct Weights {
 };
 constexpr Weights allWeights[] = {{1, 1}, {3, 2}, {2, 1}};
 
+// How places are moved: to which bits, and by what.
+struct Way {
+  uint32_t used;
+  Move move;
+};
+std::vector<Way> waysOf(uint32_t places, int laneBits) {
+  std::vector<Way> ways;
+  for (int by = 0; by < laneBits; ++by)
+    for (const Move &move : movesFor(places, by, laneBits))
+      ways.push_back({rotatedRight(places, by, laneBits), move});
+  return ways;
+}
+
 // A form as a part of plans: of those with the same places the cheapest.
 struct Choice {
   size_t form;
@@ -121,9 +134,8 @@ private:
 
   void offerWhole(size_t choice) {
     const uint32_t places = choices[choice].places;
-    for (int by = 0; by < laneBits; ++by)
-      for (const Move &move : movesFor(places, by, laneBits))
-        offer(choice, {{places, move}}, rotatedRight(places, by, laneBits));
+    for (const Way &way : waysOf(places, laneBits))
+      offer(choice, {{places, way.move}}, way.used);
   }
 
   void offerDivided(size_t choice) {
@@ -283,20 +295,12 @@ private:
     return result;
   }
 
-  // How places are moved: to which bits, and by what.
-  struct Way {
-    uint32_t used;
-    Move move;
-    Moves bit;
-  };
-  std::map<uint32_t, std::vector<Way>> knownWays;
+  std::map<uint32_t, std::vector<Way>> ways; // asked for again and again
 
-  const std::vector<Way> &waysOf(uint32_t places) {
-    auto [entry, isNew] = knownWays.try_emplace(places);
+  const std::vector<Way> &knownWays(uint32_t places) {
+    auto [entry, isNew] = ways.try_emplace(places);
     if (isNew)
-      for (int by = 0; by < laneBits; ++by)
-        for (const Move &move : movesFor(places, by, laneBits))
-          entry->second.push_back({rotatedRight(places, by, laneBits), move, bitOf(move)});
+      entry->second = waysOf(places, laneBits);
     return entry->second;
   }
 
@@ -313,7 +317,7 @@ private:
         for (const std::vector<uint32_t> *all : {&open, &next})
           for (uint32_t places : *all)
             if (places != 0)
-              wanted.push_back({places, &waysOf(places)});
+              wanted.push_back({places, &knownWays(places)});
         const int own = weights.of({.logic = static_cast<int>(wanted.size())}, 0);
         for (size_t i = 0; i < patterns.size() && patterns[i].cost + own < best.cost; ++i) {
           WordUse use{i, {}, patterns[i].cost + own};
@@ -334,12 +338,12 @@ private:
     for (const Way &way : *wanted[taken].ways) {
       if ((way.used & ~left) != 0)
         continue;
-      const int cost = weights.of({}, way.bit & ~moves); // beside what masks cost
+      const int cost = weights.of({}, bitOf(way.move) & ~moves); // beside what masks cost
       if (use.cost + cost >= best.cost)
         continue;
       use.pieces.push_back({wanted[taken].places, way.move});
       use.cost += cost;
-      place(wanted, left & ~way.used, moves | way.bit, use, best);
+      place(wanted, left & ~way.used, moves | bitOf(way.move), use, best);
       use.pieces.pop_back();
       use.cost -= cost;
     }

@@ -285,7 +285,8 @@ bool DiskCache::lookedLately() const {
 
 // Looking through a folder of a thousand entries takes longer than storing ten.
 void DiskCache::makeRoom(const Entry &stored, const std::string &key) {
-  if (room.fetch_sub(bytesOnDisk(stored)) < bytesOnDisk(stored) || !lookedLately())
+  const int64_t bytes = bytesOnDisk(stored);
+  if (room.fetch_sub(bytes) < bytes || !lookedLately())
     evict(key);
 }
 

@@ -57,12 +57,16 @@ private:
   std::vector<int> numbers;
 };
 
-// Whether a path names the open file, which nobody has written to.
+// Whether it is a file that nobody has written to.
+bool isEmptyFile(int opened, struct stat &found) {
+  return ::fstat(opened, &found) == 0 && S_ISREG(found.st_mode) && found.st_size == 0;
+}
+
+// Whether a path names the open file, which is such a one.
 bool isLock(int opened, const std::string &path) {
   struct stat ours = {}, named = {};
-  return ::fstat(opened, &ours) == 0 && S_ISREG(ours.st_mode) && ours.st_size == 0 &&
-         ::lstat(path.c_str(), &named) == 0 && ours.st_ino == named.st_ino &&
-         ours.st_dev == named.st_dev;
+  return isEmptyFile(opened, ours) && ::lstat(path.c_str(), &named) == 0 &&
+         ours.st_ino == named.st_ino && ours.st_dev == named.st_dev;
 }
 
 } // namespace
@@ -79,7 +83,7 @@ FileLock::Outcome FileLock::acquire(const std::string &file, std::chrono::millis
       return outcome;
     };
     struct stat opened = {};
-    if (::fstat(lock, &opened) != 0 || !S_ISREG(opened.st_mode) || opened.st_size != 0)
+    if (!isEmptyFile(lock, opened))
       return gaveUp(Outcome::Impossible);
     while (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK && errno != EINTR)

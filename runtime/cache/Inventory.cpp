@@ -64,7 +64,7 @@ std::vector<StoredEntry> storedEntries(const std::string &directory) {
 }
 
 int64_t bytesOnDisk(const Entry &entry) {
-  int64_t bytes = diskBlock + onDisk(maxManifestBytes / 16);
+  int64_t bytes = 2 * diskBlock; // of the folder and of the manifest
   for (const auto &[name, content] : entry)
     bytes += onDisk(content.size());
   return bytes;

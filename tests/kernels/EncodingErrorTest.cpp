@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 
 using namespace rho;
 using namespace rho::kernels;
@@ -151,6 +153,27 @@ protected:
   }
   double squaredError(const char *format) const { return squaredError(shippedFormat(format)); }
 
+  // Errors of NVFP4 whose minus zero stands for v or -v, by block, for each v of 2.5 to 12.
+  using SpecialValues = std::map<double, double>;
+  SpecialValues
+  errorsOfSpecialValues(const std::function<std::string(const std::string &v)> &blockRule) const {
+    SpecialValues errors;
+    for (int half = 5; half <= 24; ++half) {
+      const std::string v = std::to_string(half / 2.0);
+      errors[half / 2.0] = squaredError(
+          declared("format f { element: e2m1 remap 8 to [" + v + ", -" + v +
+                   "] by sign block: e4m3 per k[16] sign: u1 per k[16] tensor: f32 per tensor "
+                   "value = element * block * tensor encode { tensor = absmax(x) / 6 / 448 "
+                   "block = " +
+                   blockRule(v) + " sign = best(0, 1) } }"));
+    }
+    return errors;
+  }
+  static std::pair<double, double> leastOf(const SpecialValues &errors) { // the first of equal ones
+    return *std::min_element(errors.begin(), errors.end(),
+                             [](const auto &a, const auto &b) { return a.second < b.second; });
+  }
+
   const Weight weight{syntheticWeight(24, 1024, 1, GetParam().model), 24, 1024};
 };
 
@@ -169,23 +192,14 @@ TEST_P(Orderings, razerIsBelowFourOverSixBelowNvfp4BelowMxfp4) {
   EXPECT_LT(nvfp4, squaredError("mxfp4"));
 }
 
-// NVFP4 whose minus zero stands for v or -v, by block: RaZeR, figure 3.
+// RaZeR, figure 3.
 TEST_P(Orderings, theBestSpecialValueIsFive) {
-  double best = 0, at = 0, none = squaredError("nvfp4");
-  for (int half = 5; half <= 24; ++half) {
-    std::string v = std::to_string(half / 2.0);
-    FormatPtr format =
-        declared("format f { element: e2m1 remap 8 to [" + v + ", -" + v +
-                 "] by sign block: e4m3 per k[16] sign: u1 per k[16] tensor: f32 per tensor "
-                 "value = element * block * tensor encode { tensor = absmax(x) / 6 / 448 "
-                 "block = absmax(x / tensor) / 6 sign = best(0, 1) } }");
-    double error = squaredError(format);
+  const double none = squaredError("nvfp4");
+  const SpecialValues errors =
+      errorsOfSpecialValues([](const std::string &) { return "absmax(x / tensor) / 6"; });
+  for (const auto &[v, error] : errors)
     EXPECT_LE(error, none) << v;
-    if (at == 0 || error < best) {
-      best = error;
-      at = half / 2.0;
-    }
-  }
+  const auto [at, best] = leastOf(errors);
   EXPECT_EQ(at, 5);
   EXPECT_LT(best, none);
 }
@@ -194,21 +208,9 @@ TEST_P(Orderings, theBestSpecialValueIsFive) {
 // hardly anything to stand for. Where it may be the special value instead, as razer_g16 tries both,
 // it is 5 for some of these distributions and 7.5 for the others.
 TEST_P(Orderings, theBestSpecialValueThatMayBeTheLargestNumberIsFiveOrMore) {
-  double best = 0, at = 0;
-  for (int half = 5; half <= 24; ++half) {
-    std::string v = std::to_string(half / 2.0);
-    FormatPtr format =
-        declared("format f { element: e2m1 remap 8 to [" + v + ", -" + v +
-                 "] by sign block: e4m3 per k[16] sign: u1 per k[16] tensor: f32 per tensor "
-                 "value = element * block * tensor encode { tensor = absmax(x) / 6 / 448 "
-                 "block = best(absmax(x / tensor) / 6, absmax(x / tensor) / " +
-                 v + ") sign = best(0, 1) } }");
-    double error = squaredError(format);
-    if (at == 0 || error < best) {
-      best = error;
-      at = half / 2.0;
-    }
-  }
+  const auto [at, best] = leastOf(errorsOfSpecialValues([](const std::string &v) {
+    return "best(absmax(x / tensor) / 6, absmax(x / tensor) / " + v + ")";
+  }));
   EXPECT_GE(at, 5);
   EXPECT_LE(at, 8);
   EXPECT_LT(best, squaredError("nvfp4"));

@@ -2,8 +2,7 @@
 // too few descriptors, and things in an entry's place that are no files. Each in a process of its
 // own.
 #include "runtime/cache/DiskCache.h"
-#include "tests/runtime/CacheKeys.h"
-#include "tests/runtime/TemporaryFolder.h"
+#include "tests/runtime/CacheFixture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,16 +28,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-class CacheFaultsTest : public testing::Test {
+class CacheFaultsTest : public CacheFixture {
 protected:
-  DiskCacheOptions options() const {
-    DiskCacheOptions options;
-    options.directory = folder.path() + "/cache";
-    return options;
-  }
-  std::string path(const std::string &file = "") const {
-    return options().directory + "/" + key + (file.empty() ? "" : "/" + file);
-  }
   void publish(const std::string &key) const {
     Warnings none;
     ASSERT_TRUE(DiskCache(options()).store(key, entry, none));
@@ -84,10 +75,6 @@ protected:
     Warnings fresh;
     return stored == 0 || DiskCache(options()).store(keyOf("0"), large, fresh) ? 0 : 5;
   }
-
-  TemporaryFolder folder;
-  const std::string key = keyOf("a spec");
-  const Entry entry = {{"facts", "rho kernel 1\n"}, {"ptx", ".version 7.0\n"}};
 };
 
 // Writes fail in the middle of a file, as on a disk that is full.

@@ -1,7 +1,5 @@
 // What goes from a cache folder, and when it is looked for.
-#include "runtime/cache/DiskCache.h"
-#include "tests/runtime/CacheKeys.h"
-#include "tests/runtime/TemporaryFolder.h"
+#include "tests/runtime/CacheFixture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,18 +11,7 @@ namespace {
 
 using testing::IsEmpty;
 
-class CacheLimitTest : public testing::Test {
-protected:
-  DiskCacheOptions options() {
-    DiskCacheOptions options;
-    options.directory = folder.path() + "/cache";
-    return options;
-  }
-
-  TemporaryFolder folder;
-  const std::string key = keyOf("a spec");
-  const Entry sample = {{"facts", "rho kernel 1\n"}, {"ptx", ".version 7.0\n"}};
-};
+using CacheLimitTest = CacheFixture;
 
 TEST_F(CacheLimitTest, TheLeastRecentlyUsedGoesPastTheLimit) {
   DiskCacheOptions small = options();
@@ -77,7 +64,7 @@ TEST_F(CacheLimitTest, WhatWasLookedThroughLatelyIsNotAgain) {
   const std::string killed = large.directory + "/staging/0123456789abcdef-12-345-6";
   const auto longAgo = fs::file_time_type::clock::now() - std::chrono::hours(2);
   Warnings warnings;
-  DiskCache(large).store(keyOf("first"), sample, warnings);
+  DiskCache(large).store(keyOf("first"), entry, warnings);
   EXPECT_TRUE(fs::exists(looked));
   auto leave = [&] {
     fs::create_directories(killed);
@@ -85,17 +72,17 @@ TEST_F(CacheLimitTest, WhatWasLookedThroughLatelyIsNotAgain) {
   };
   leave();
   DiskCache second(large);
-  second.store(keyOf("second"), sample, warnings);
+  second.store(keyOf("second"), entry, warnings);
   EXPECT_TRUE(fs::exists(killed));
-  second.store(keyOf("third"), sample, warnings); // more than a 64th
+  second.store(keyOf("third"), entry, warnings); // more than a 64th
   EXPECT_FALSE(fs::exists(killed));
   leave();
   fs::last_write_time(looked, longAgo);
-  DiskCache(large).store(keyOf("fourth"), sample, warnings);
+  DiskCache(large).store(keyOf("fourth"), entry, warnings);
   EXPECT_FALSE(fs::exists(killed));
   leave();
   fs::last_write_time(looked, fs::file_time_type::clock::now() + std::chrono::hours(1));
-  DiskCache(large).store(keyOf("fifth"), sample, warnings);
+  DiskCache(large).store(keyOf("fifth"), entry, warnings);
   EXPECT_FALSE(fs::exists(killed));
   EXPECT_THAT(warnings, IsEmpty());
 }
@@ -124,8 +111,8 @@ TEST_F(CacheLimitTest, AnEntryPastTheLimitByItselfStays) {
   tiny.limitBytes = 1;
   DiskCache cache(tiny);
   Warnings warnings;
-  cache.store(key, sample, warnings);
-  EXPECT_EQ(cache.load(key, warnings), sample);
+  cache.store(key, entry, warnings);
+  EXPECT_EQ(cache.load(key, warnings), entry);
 }
 
 } // namespace

@@ -1,8 +1,7 @@
 #include "runtime/cache/DiskCache.h"
 
 #include "dsl/Error.h"
-#include "tests/runtime/CacheKeys.h"
-#include "tests/runtime/TemporaryFolder.h"
+#include "tests/runtime/CacheFixture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,26 +20,13 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-const Entry &sampleEntry() {
-  static const Entry entry = {{"facts", "rho kernel 1\n"}, {"ptx", ".version 7.0\n"}};
-  return entry;
-}
-
 // What DiagId::cache_entry_unusable reads as.
 std::string damaged(const std::string &path, const std::string &reason) {
   return "cache entry " + path + " is not used: " + reason;
 }
 
-class DiskCacheTest : public testing::Test {
+class DiskCacheTest : public CacheFixture {
 protected:
-  DiskCacheOptions options() {
-    DiskCacheOptions options;
-    options.directory = folder.path() + "/cache";
-    return options;
-  }
-  std::string path(const std::string &file = "") const {
-    return folder.path() + "/cache/" + key + (file.empty() ? "" : "/" + file);
-  }
   void publish() {
     Warnings none;
     DiskCache(options()).store(key, sampleEntry(), none);
@@ -58,9 +44,6 @@ protected:
     EXPECT_EQ(cache.load(key, warnings), sampleEntry());
     EXPECT_THAT(warnings, IsEmpty());
   }
-
-  TemporaryFolder folder;
-  const std::string key = keyOf("a spec");
 };
 
 TEST_F(DiskCacheTest, GivesBackWhatWasStored) {
